@@ -40,7 +40,7 @@ bool mw_buf_add_text(struct mw_buf *buf, const char *text)
     return mw_buf_add(buf, text, strlen(text));
 }
 
-/* Not by snprintf, which takes ten times as long: this is on the path of every item. */
+/* snprintf would take ten times as long, and this function runs for every item. */
 bool mw_buf_add_u64(struct mw_buf *buf, uint64_t value)
 {
     char digits[20], *at = digits + sizeof(digits);
@@ -87,7 +87,10 @@ bool mw_base64_decode(char *at, size_t *len)
         if (digit < 0)
             return false;
         bits = bits << 6 | (uint32_t)digit;
-        /* Digits 1, 2 and 3 (from 0) of each four complete a byte; it replaces a digit already read. */
+        /*
+         * Digits 1, 2 and 3 (from 0) of each four complete a byte, which replaces a digit that was
+         * read.
+         */
         if (i % 4 != 0)
             at[n_out++] = (char)(bits >> (6 - 2 * (i % 4)) & 0xff);
     }

@@ -64,7 +64,9 @@ static int adopt_fd(struct mw_channel *channel, const char *text, char *error, s
                  text);
         return MUSTER_WORKER_EIO;
     }
-    /* Children must not hold the channel open: muster takes its closing for the end of the worker. */
+    /*
+     * Children must not hold the channel open: muster takes its closing for the end of the worker.
+     */
     if (fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0)
         return fail_errno(error, error_cap, "MUSTER_CHANNEL: descriptor");
     channel->in_fd = channel->out_fd = (int)fd;
@@ -139,7 +141,9 @@ bool mw_channel_is_midline(const struct mw_channel *channel)
     return channel->in.len > channel->begin;
 }
 
-/* The same function as in muster, so that an item run by hand gets the seed that it has in a run. */
+/*
+ * The same function as in muster, so that an item run by hand gets the seed that it has in a run.
+ */
 static uint64_t item_seed(uint64_t base_seed, uint64_t index)
 {
     uint64_t x = base_seed;
@@ -152,14 +156,14 @@ static uint64_t item_seed(uint64_t base_seed, uint64_t index)
     return x;
 }
 
-/* Without a byte-order mark, which is no part of the first record for muster map either. */
+/* Removes a byte-order mark, which is no part of the first record for muster map either. */
 static struct muster_text unmarked(struct muster_text text)
 {
     bool has_mark = text.len >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0;
     return has_mark ? (struct muster_text){text.at + 3, text.len - 3} : text;
 }
 
-/* One line of stdin, as the message that muster would send. */
+/* Adds one line of stdin as the message that muster would send. */
 static bool add_by_hand(struct mw_channel *channel, struct muster_text line)
 {
     char head[96];
@@ -177,7 +181,9 @@ static bool add_by_hand(struct mw_channel *channel, struct muster_text line)
            mw_buf_add_text(&channel->in, "}\n");
 }
 
-/* Turn the complete lines of raw into messages; at the end of stdin, an unfinished line as well. */
+/*
+ * Turns the complete lines of raw into messages; at the end of stdin, an unfinished line as well.
+ */
 static bool translate_by_hand(struct mw_channel *channel)
 {
     struct mw_buf *raw = &channel->raw;
@@ -230,7 +236,10 @@ int mw_channel_fill(struct mw_channel *channel, int timeout_ms, char *error, siz
         if (n < 0 && errno == EAGAIN)
             await(channel->in_fd, POLLIN, -1);
     } while (n < 0 && (errno == EINTR || errno == EAGAIN));
-    /* ECONNRESET: muster has ended before it read all our bytes. It counts as the end of input; the next write fails. */
+    /*
+     * ECONNRESET: muster has ended before it read all our bytes. It counts as the end of input; the
+     * next write fails.
+     */
     if (n < 0 && errno != ECONNRESET)
         return fail_errno(error, error_cap, channel->by_hand ? "read stdin" : "read the channel");
     channel->has_ended = n <= 0;

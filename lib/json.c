@@ -7,7 +7,10 @@ enum {
     DEPTH_MAX = 512
 };
 
-/* Length of the UTF-8 sequence at `at`, 0 if it is none (overlong, surrogate, cut). RFC 3629. */
+/*
+ * Returns the length of the UTF-8 sequence at `at`, or 0 if there is none (overlong, surrogate,
+ * cut). RFC 3629.
+ */
 static size_t utf8_len(const unsigned char *at, const unsigned char *end)
 {
     size_t left = (size_t)(end - at);
@@ -45,7 +48,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* The code unit after "\u", -1 if the four digits are not there. */
+/* Returns the code unit after "\u", or -1 if the four digits are not there. */
 static int hex4(const char *at, const char *end)
 {
     if (end - at < 4)
@@ -148,7 +151,7 @@ static const char *skip_key(const char *at, const char *end)
     return at < end && *at == ':' ? at + 1 : NULL;
 }
 
-/* The containers that are open, innermost last: a bit each, set for an object. */
+/* The open containers, the innermost one last: one bit each, set for an object. */
 struct nest {
     uint64_t objects[DEPTH_MAX / 64];
     size_t depth;
@@ -170,8 +173,9 @@ static bool nest_is_object(const struct nest *nest)
 }
 
 /*
- * A value has just ended: close the containers that end after it. Returns where the next value
- * begins, or where the whole value ended if nest->depth is 0; NULL if the text is malformed.
+ * Called when a value has just ended: closes the containers that end after it. Returns where the
+ * next value begins, or where the whole value ended if nest->depth is 0; NULL if the text is
+ * malformed.
  */
 static const char *after_value(struct nest *nest, const char *at, const char *end)
 {
@@ -190,7 +194,7 @@ static const char *after_value(struct nest *nest, const char *at, const char *en
     return at;
 }
 
-/* A container begins at `at`. Returns where its first value begins, or its end if it is empty. */
+/* Opens the container at `at`. Returns where its first value begins, or its end if it is empty. */
 static const char *open_container(struct nest *nest, const char *at, const char *end,
                                   bool *is_empty)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results wait in the buffer, so that several are written at once, but they must not wait while the worker is busy
- * with a long item: muster would take their items for unfinished, blame them if the worker hangs, and have them done
- * again if it dies. A thread writes results that have waited for two milliseconds. The thread is made when a result
- * waits for the first time; a worker whose items take longer than flush_ns (report.c) never needs it.
+ * Results wait in the buffer, so that several are written at once, but they must not wait while the
+ * worker is busy with a long item: muster would take their items for unfinished, blame them if the
+ * worker hangs, and have them done again if it dies. A thread writes results that have waited for
+ * two milliseconds. The thread is made when a result waits for the first time; a worker whose items
+ * take longer than flush_ns (report.c) never needs it.
  */
 #include <signal.h>
 #include <time.h>

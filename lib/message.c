@@ -48,7 +48,7 @@ static bool read_member(struct mw_message *message, struct muster_text key,
     while (i < sizeof(known) / sizeof(known[0]) &&
            !(strlen(known[i].name) == key.len && memcmp(known[i].name, key.at, key.len) == 0))
         i++;
-    /* A member that this library does not know is for a newer one: ignore it. */
+    /* A member that this library does not know is for a newer one, and is ignored. */
     if (i == sizeof(known) / sizeof(known[0]))
         return true;
     switch (known[i].field) {

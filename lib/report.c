@@ -10,7 +10,7 @@ enum {
 };
 static const uint64_t flush_ns = 1000000;
 
-/* After every message: write the buffer now, or let it wait for further messages. */
+/* Called after every message: writes the buffer now, or lets it wait for further messages. */
 static int flush_if_due(struct muster_worker *worker)
 {
     const struct mw_channel *channel = &worker->channel;
@@ -19,7 +19,10 @@ static int flush_if_due(struct muster_worker *worker)
     return can_wait && mw_late_expect(worker) ? 0 : mw_flush(worker);
 }
 
-/* The item is reported: one fewer in hand, and perhaps new credits if a thread waits in next. */
+/*
+ * Counts the item as reported: one fewer is in hand, and if a thread waits in next, new credits may
+ * be sent.
+ */
 static int finish(struct muster_worker *worker, uint64_t index, bool ok)
 {
     if (!ok)
@@ -146,7 +149,7 @@ int muster_item_fail(struct muster_worker *worker, const struct muster_item *ite
     return rc;
 }
 
-/* A message about the worker itself. Such messages are rare, so they are written at once. */
+/* Sends a message about the worker itself. Such messages are rare, so they are written at once. */
 static int tell(struct muster_worker *worker, const char *text, size_t batch)
 {
     if (!worker)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker: credits out, items in, results out. Messages wait in the channel's buffer until the worker is about to
- * wait, until the buffer is large, or until they have waited for a millisecond or two, so that trivial items do not
- * cost a system call each, and slow items are reported at once.
+ * A worker: credits out, items in, results out. Messages wait in the channel's buffer until the
+ * worker is about to wait, until the buffer is large, or until they have waited for a millisecond
+ * or two, so that trivial items do not cost a system call each, and slow items are reported at
+ * once.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -67,8 +68,8 @@ static int grant(struct muster_worker *worker, size_t credits)
 }
 
 /*
- * Four times the round trip to muster on another host: new credits are asked for when half of the window is used, and
- * while items wait for the network, the recent speed is measured too low.
+ * Four times the round trip to muster on another host: new credits are asked for when half of the
+ * window is used, and while items wait for the network, the recent speed is measured too low.
  */
 static uint64_t way_ns(void)
 {
@@ -78,9 +79,9 @@ static uint64_t way_ns(void)
 }
 
 /*
- * Sets the window to the items that fit into 10 ms and way_ns() at the recent speed, and at most doubles it. A fast
- * worker does not wait for muster at every item; a medium worker has the next item ready when it asks; a slow worker
- * has no waiting item that another device could do.
+ * Sets the window to the items that fit into 10 ms and way_ns() at the recent speed, and at most
+ * doubles it. A fast worker does not wait for muster at every item; a medium worker has the next
+ * item ready when it asks; a slow worker has no waiting item that another device could do.
  */
 static void adapt_window(struct muster_worker *worker)
 {
@@ -112,7 +113,10 @@ int mw_top_up(struct muster_worker *worker, size_t items_max)
     if (owed >= window || can_wait)
         return 0;
     int rc = grant(worker, window - owed);
-    /* From another host a credit travels as long as items take, so it is sent now, not with the next result. */
+    /*
+     * From another host a credit travels as long as items take, so it is sent now, not with the
+     * next result.
+     */
     return rc == 0 && way_ns() > 0 ? mw_flush(worker) : rc;
 }
 
@@ -174,7 +178,7 @@ static int take_item(struct muster_worker *worker, struct muster_item *item)
     return 0;
 }
 
-/* Move the items' views with the buffer they point into. */
+/* Moves the items' views along with the buffer that they point into. */
 static void rebase(struct muster_item *items, size_t n_items, uintptr_t from, const char *to)
 {
     for (size_t i = 0; i < n_items; i++)
@@ -182,8 +186,8 @@ static void rebase(struct muster_item *items, size_t n_items, uintptr_t from, co
 }
 
 /*
- * Reads more; the lock is released while waiting. The output buffer is written first, because muster
- * may be waiting for a message that is in it.
+ * Reads more messages; the lock is released while waiting. The output buffer is written first,
+ * because muster may be waiting for a message that is in it.
  */
 static int read_more(struct muster_worker *worker, struct muster_item *items, size_t n_items)
 {

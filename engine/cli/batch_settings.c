@@ -19,7 +19,8 @@
 
 enum {
     SETTINGS_BYTES_MAX = 1 << 20,
-    LINES_SHOWN = 2, /* of each of both files, so that the message has room for the cure */
+    LINES_SHOWN = 2, /* lines shown of each of the two files, so that the message has room for
+                      * the cure */
     LINE_SHOWN = 60
 };
 
@@ -38,12 +39,16 @@ static void triples_line_add(struct buf *out, const char *what, const struct tri
 static int lines_make(const struct tracin_request *ask, const struct kge_data *data,
                       struct buf *out, struct err *err)
 {
-    /* Which test triples are computed, in how much memory, and where their files go. */
+    /*
+     * Options that change no result: which test triples are computed, in how much memory, and where
+     * the files go.
+     */
     static const char *const besides[] = {"test-triples", "start-index", "max-triples",
                                           "memory",       "output-dir",  "skip-tracin"};
     cleanup_buf struct buf words = BUF_INIT;
     const struct proximity_opts filter = kge_filter_opts(&ask->filter);
-    struct tracin_request same = *ask; /* a default that is given is no other setting */
+    struct tracin_request same = *ask; /* a given option with the default value is no other
+                                        * setting */
     same.filter.n_hops = filter.n_hops;
     same.filter.min_degree = filter.min_degree;
     int rc = tracin_settings_add(&same, besides, countof(besides), &words, err);
@@ -68,7 +73,7 @@ static bool has_line(struct str lines, struct str wanted)
     return false;
 }
 
-/* Of a line that is too long, its end: paths differ there. */
+/* Adds a line. If it is too long, its end is shown, because paths differ there. */
 static void line_add(struct buf *out, struct str line)
 {
     size_t n_head = line.len;
@@ -86,7 +91,7 @@ static void line_add(struct buf *out, struct str line)
     console_visible_add(out, (struct str){line.at + at, line.len - at});
 }
 
-/* Adds the first lines that only `lines` has: "a, b there". */
+/* Adds the first lines that `lines` has and `other` does not: "a, b there". */
 static void only_add(struct buf *out, struct str lines, struct str other, const char *where)
 {
     struct str line;
@@ -171,7 +176,7 @@ static bool is_of_command(const struct batch_names *names, size_t index, const c
            str_starts_with(str_of(name + strlen(own)), STR("_tracin."));
 }
 
-/* Fails at a result that this command does not replace. */
+/* Fails if the file is a result that this command does not replace. */
 static int result_refuse(void *context, const struct tree_entry *entry, struct err *err)
 {
     const struct search *search = context;

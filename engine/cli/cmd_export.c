@@ -67,8 +67,8 @@ static int reciprocal_take(struct conve *model, struct err *err)
 }
 
 /*
- * The folder of the records in the archive has the name of the file without its extension, as with
- * torch.save.
+ * The folder of the records in the archive is named like the file without its extension, as
+ * torch.save does.
  */
 static int torch_put(const struct conve *model, const struct export_request *ask,
                      struct outfile *out, struct err *err)

@@ -49,7 +49,7 @@ static enum influence_form form_of(const struct tracin_request *ask, const char 
     return ask->test_triple.len > 0 ? INFLUENCES_LONE : INFLUENCES_TEST;
 }
 
-/* "x/out_test_3.csv" of x/out.csv. */
+/* Returns "x/out_test_3.csv" for x/out.csv. */
 static char *numbered_path(const char *path, size_t index)
 {
     const char *extension = path_extension(path);
@@ -66,7 +66,10 @@ static int own_check(const struct tracin_job *job, struct err *err)
     return 0;
 }
 
-/* tracin_test_<i>.json beside --output, as in TiePin, and CSV files numbered in the same way. */
+/*
+ * Names the files of each test triple: tracin_test_<i>.json beside --output, as in TiePin, and CSV
+ * files numbered in the same way.
+ */
 static int per_triple_outputs(const struct tracin_request *ask, struct tracin_job *job,
                               struct err *err)
 {
@@ -90,7 +93,10 @@ static bool has_place(const struct tracin_job *job, uint64_t place)
     return false;
 }
 
-/* Says how many tracin_test_<i>.json beside --output are of no test triple of this command. */
+/*
+ * Prints how many files tracin_test_<i>.json beside --output belong to no test triple of this
+ * command.
+ */
 static void others_say(const struct tracin_request *ask, const struct tracin_job *job)
 {
     cleanup_free char *path = path_dirname(ask->output);
@@ -154,7 +160,7 @@ struct call {
     struct kge_data data;
     struct kge_models models;
     struct tracin_spread *spread; /* NULL: this process computes */
-    int front_fd;                 /* of front_begin(); -1: none */
+    int front_fd;                 /* from front_begin(); -1: there is no front */
 };
 
 static int job_run(const struct tracin_request *ask, const struct app *app, struct tracin_job *job,
@@ -329,12 +335,12 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
         rc = tracin_precision_check(ask, err);
     if (rc == 0)
         rc = results_check(ask, err);
-    if (rc == 0 && ask->gpus) /* before there are threads, and much memory */
+    if (rc == 0 && ask->gpus) /* before this process has threads and much memory */
         rc = front_begin(&call.front_fd, NULL, err);
     if (rc == 0)
         rc = call_read(&call, err);
     if (rc == 0 && ask->output &&
-        !ask->is_dry) /* what another command computes is not computed twice */
+        !ask->is_dry) /* a result that another command computes is not computed twice */
         rc = output_claim_add(&claim, ask->output, err);
     if (rc == 0)
         rc = call_run(&call, err);

@@ -91,7 +91,10 @@ static void as_heads_make(void *context, unsigned thread, size_t piece)
            n * dim * sizeof(float));
 }
 
-/* Leaves out the tail's bias: it is the same for all heads, so it changes no rank. */
+/*
+ * Computes the rows of as_heads. The tail's bias is left out: it is the same for all heads, so it
+ * changes no rank.
+ */
 static void heads_make(void *context, unsigned thread, size_t piece)
 {
     const struct round *round = context;
@@ -185,7 +188,7 @@ int eval_scores(void *context, enum rank_side side, const struct triple *questio
     return rc;
 }
 
-/* A test and its place among the tests; sorted by relation. */
+/* A test and its position among the tests. These are sorted by relation. */
 struct placed {
     struct triple triple;
     size_t place;

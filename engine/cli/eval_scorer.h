@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scores that graph/ranks.h asks for, computed by a ConvE model: those of all entities as
+ * The scores that graph/ranks.h asks for, computed by a ConvE model: the scores of all entities as
  * answers to a question, as tails or as heads.
  *
  * For a tail, x of the question's head and relation is computed once. For a head, x of every entity
- * with the relation is needed. These depend on the relation alone, so they are computed when the
- * relation changes, and a question is then one matrix product. So ask for heads in the order of
- * their relations.
+ * with the relation is needed. These vectors depend on the relation alone, so they are computed
+ * when the relation changes, and each question is then one matrix product. So callers should ask
+ * for heads in the order of their relations.
  */
 #pragma once
 

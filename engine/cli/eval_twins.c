@@ -8,7 +8,7 @@
 #include "base/xalloc.h"
 
 struct place {
-    uint64_t hash; /* of the embedding */
+    uint64_t hash; /* hash of the embedding */
     float bias;
     uint32_t entity;
 };

@@ -92,8 +92,8 @@ static bool is_in_place(const struct influence_matrix *matrix)
 }
 
 /*
- * To move the file, makes it the one that lies beside its place in matrix->file: the commit renames
- * it.
+ * Replaces the unfinished file beside the output's path (matrix->file) by `from`, so that the
+ * commit renames it.
  */
 int influence_matrix_take(struct influence_matrix *matrix, const char *from, struct err *err)
 {

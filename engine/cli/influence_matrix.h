@@ -12,7 +12,7 @@ struct influence_matrix {
     struct outfile file;
     size_t n_tests, n_train;
     uint64_t data_at; /* where the numbers begin in the file */
-    bool is_taken;    /* `file` is now the file that influence_matrix_take() was given */
+    bool is_taken;    /* `file` is now the file that was given to influence_matrix_take() */
     bool is_in_place; /* an earlier command has put the whole file in place */
 };
 

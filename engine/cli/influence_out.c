@@ -7,7 +7,7 @@
 
 /* ---- JSON ---- */
 
-/* top_k: a number, or null for all. */
+/* Adds top_k: a number, or null for all. */
 static void top_k_add(struct influence_out *out)
 {
     json_out_key(&out->json, "top_k");
@@ -17,7 +17,7 @@ static void top_k_add(struct influence_out *out)
         buf_add_text(out->json.to, "null");
 }
 
-/* learning_rate: a number, or an array if there are several. */
+/* Adds learning_rate: a number, or an array if there are several. */
 static void learning_rate_add(struct influence_out *out)
 {
     const struct influence_scene *scene = out->scene;

@@ -20,7 +20,7 @@ enum influence_form {
     INFLUENCES_JSONL       /* one object for each influence, on a line of its own */
 };
 
-/* What all results have in common. */
+/* What all results of a command have in common. */
 struct influence_scene {
     const struct kge_data *data;
     size_t n_tests;
@@ -31,7 +31,7 @@ struct influence_scene {
 
 /* One test triple, and its influences. */
 struct influence_result {
-    size_t test_index; /* in its file, from 0 */
+    size_t test_index; /* index in its file, from 0 */
     struct triple test;
     double self_influence;
     const struct tracin_influence *at;

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 
-/* Without printf: millions of members are written. */
+/* printf would be too slow: millions of members are written. */
 static void line_begin(struct json_out *json)
 {
     if (!json->is_indented)

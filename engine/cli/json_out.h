@@ -11,15 +11,15 @@ struct json_out {
     struct buf *to;
     size_t level;
     bool is_indented;
-    bool has_members; /* the innermost open object or array has some */
+    bool has_members; /* the innermost open object or array has a member */
 };
 
-/* '{' and '}', or '[' and ']'. */
+/* `bracket`: '{' or '[' to open, and the '}' or ']' that belongs to it to close. */
 void json_out_open(struct json_out *json, char bracket);
 void json_out_close(struct json_out *json, char bracket);
-/* Before an element of an array. */
+/* To be called before an element of an array. */
 void json_out_element(struct json_out *json);
-/* Before the value of a member. */
+/* To be called before the value of a member. */
 void json_out_key(struct json_out *json, const char *key);
 
 void json_out_u64(struct json_out *json, const char *key, uint64_t value);

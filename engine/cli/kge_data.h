@@ -12,7 +12,8 @@
 
 struct kge_files {
     const char *train, *test, *valid;
-    const char *entity_to_id, *relation_to_id; /* NULL: names are numbered as train has them */
+    const char *entity_to_id, *relation_to_id; /* NULL: names are numbered as they are first seen
+                                                * in `train` */
     const char *edge_map, *node_name_dict;
     bool is_lenient;
 };

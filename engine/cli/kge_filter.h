@@ -7,7 +7,7 @@
 #include "graph/proximity.h"
 #include "opt/say.h"
 
-/* To be zeroed, then initialized by kge_filter_defaults(). */
+/* Zero it, then call kge_filter_defaults(). */
 struct kge_filter_ask {
     uint64_t n_hops, min_degree, path_length_max;
     bool no_preserve, on_paths;

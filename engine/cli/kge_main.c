@@ -34,6 +34,6 @@ static const struct program kge = {
 
 int main(int argc, char **argv)
 {
-    uv_replace_allocator(xmalloc, xrealloc, xcalloc, free); /* without memory it would abort */
+    uv_replace_allocator(xmalloc, xrealloc, xcalloc, free); /* without memory libuv would abort */
     return program_main(&kge, argc, argv);
 }

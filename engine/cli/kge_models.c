@@ -68,8 +68,8 @@ static void learning_rates_say(const struct kge_models *models, const struct app
 }
 
 /*
- * Takes the learning rates from the checkpoints, as none were given. One rate if all checkpoints
- * have the same; the default if none has any.
+ * Takes the learning rates from the checkpoints, because the user gave none. There is one rate if
+ * all checkpoints have the same, and the default if none has any.
  */
 static int learning_rates_find(struct kge_models *models, const struct app *app, struct err *err)
 {

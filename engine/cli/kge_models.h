@@ -140,10 +140,10 @@ extern const struct choice kge_layouts[], kge_losses[], kge_dtypes[], kge_precis
         .offset = offsetof(request, models.memory_bytes)                                             \
     }
 
-/* Says so if n, the number of threads, is below n_asked (0: one for each processor). */
+/* Prints a note if n, the number of threads, is below n_asked (0: one for each processor). */
 void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n);
 
-/* Says what the user should know about a checkpoint that was loaded. */
+/* Prints what the user should know about a checkpoint that was loaded. */
 void kge_model_say(const struct app *app, const struct conve *model);
 
 struct kge_models;
@@ -153,7 +153,7 @@ void kge_params_format(const struct kge_models *models, struct buf *out);
 struct kge_models {
     struct conve **at;
     struct tracin_checkpoint *checkpoints;
-    double *learning_rates; /* n of them if the user gave several, else one */
+    double *learning_rates; /* n rates if the user gave several, else one */
     size_t n, n_learning_rates;
     struct num_backend backend;
     bool has_backend;

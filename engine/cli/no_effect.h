@@ -11,7 +11,8 @@
 
 struct no_effect {
     const char *option, *reason;
-    size_t offset; /* of the option's field: a bool, or a uint64_t, 0: not given */
+    size_t offset; /* the place of the option's field: a bool, or a uint64_t that is 0 if not
+                    * given */
     bool is_number;
 };
 

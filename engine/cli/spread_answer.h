@@ -16,7 +16,7 @@ struct spread_answer {
     uint64_t item;
     uint64_t worker, life; /* the seat, and the number of the process in the run */
     uint64_t load_ms, work_ms;
-    struct buf selves, tops; /* bytes */
+    struct buf selves, tops; /* raw bytes, not text */
 };
 
 void spread_answer_release(struct spread_answer *answer);

@@ -97,7 +97,8 @@ int spread_files_check(const char *dir, struct err *err)
         if (strcmp(entry->d_name, SPREAD_MAP) == 0)
             rc = ours_check_folder(path, err);
         else if (is_of_a_run(entry->d_name))
-            rc = ours_check_owner(path, err); /* some are made as outputs are */
+            rc = ours_check_owner(path, err); /* some files are made as outputs are, so only the
+                                               * owner is checked */
     }
     if (folder)
         closedir(folder);

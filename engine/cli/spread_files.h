@@ -33,9 +33,9 @@
 #define SPREAD_WORKER_VERB "tracin-worker"
 
 /*
- * Converts a request to bytes and back: every option that may change a result, files by their
- * absolute paths, and the size and time of each checkpoint. The request that is read borrows its
- * texts from `bytes`; cmd_release() frees its lists.
+ * These two convert a request to bytes and back: every option that may change a result, files by
+ * their absolute paths, and the size and time of each checkpoint. The request that is read borrows
+ * its texts from `bytes`; cmd_release() frees its lists.
  */
 MUST_CHECK int spread_options_add(const struct tracin_request *ask, struct buf *out,
                                   struct err *err);
@@ -43,17 +43,21 @@ MUST_CHECK int spread_options_read(struct tracin_request *ask, const char *dir, 
                                    struct err *err);
 
 /*
- * Makes the plan for these tests; if there are none, for the training triples on themselves. The
- * command and each worker make the same plan, from the same sizes and the same memory. So if the
- * user gave no --memory, a fixed size is set in `models`: free memory may differ between them.
+ * Makes the plan for these tests; without tests, for the self-influences of the training triples.
+ * The command and each worker make the same plan from the same sizes and the same memory. So if the
+ * user gave no --memory, a fixed size is set in `models`, because free memory may differ between
+ * them.
  */
 MUST_CHECK int spread_plan_make(struct spread_plan *plan, const struct tracin_request *ask,
                                 struct kge_models *models, const struct spread_tests *tests,
                                 size_t n_train, struct err *err);
 
-/* Fails if a file of the run is no regular file or another user's: they are written and read by name. */
+/*
+ * Fails if a file of the run is no regular file or belongs to another user: these files are written
+ * and read by name.
+ */
 MUST_CHECK int spread_files_check(const char *dir, struct err *err);
-/* Is the content of the file these bytes? No more than so many are read. */
+/* *is_same: the content of the file is these bytes. No more than so many bytes are read. */
 MUST_CHECK int spread_file_compare(const char *path, struct str bytes, bool *is_same,
                                    struct err *err);
 /* Removes all files of a run, and the folder if nothing else is in it. */

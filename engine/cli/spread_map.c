@@ -55,7 +55,7 @@ static void command_typed_add(const struct app *app, struct buf *out)
     console_text_add(out, buf_str(&command), false);
 }
 
-/* Workers inherit it. 0: as many as their seats have. */
+/* Sets the number of threads, which workers inherit. 0: as many as their seats have. */
 static int threads_set(uint64_t n_threads, struct err *err)
 {
     cleanup_free char *text = xasprintf("%lu", n_threads);
@@ -70,7 +70,7 @@ bool spread_map_has_begun(const char *dir)
     return path_exists(db) && path_exists(manifest);
 }
 
-/* The command was killed when its map was over. */
+/* True if the map is over. An earlier command was killed after that. */
 static bool is_finished(const char *run_dir)
 {
     struct run_summary run = {0};
@@ -79,7 +79,7 @@ static bool is_finished(const char *run_dir)
     return is;
 }
 
-/* muster's own programs, for other hosts too, are those of the muster beside this one. */
+/* For other hosts too, muster's own programs are those of the muster beside this program. */
 static int request_run(const struct map_request *request, const struct app *app, int front_fd,
                        struct err *err)
 {

@@ -8,7 +8,7 @@
 enum {
     TILE = 256, /* as in tracin/plan.c: a range of whole tiles is computed as in one single run */
     RANGE_USUAL = 4 * TILE,
-    ITEMS_A_BLOCK = 256, /* enough for any machine; at most one item is lost with a worker */
+    ITEMS_A_BLOCK = 256, /* enough for any machine; a worker that dies loses at most one item */
     ITEMS_WANTED = 32,   /* a few for each of eight devices, if the work can be cut so far */
     /*
      * Each worker computes the features of a block's test triples once, and a worker that replaces
@@ -23,7 +23,7 @@ enum {
      * 1 / BLOCKS_COST of the work on this.
      */
     BLOCKS_COST = 8,
-    TOPS_MAX = 1 << 20, /* influences in an answer: 24 MB of hexadecimal digits */
+    TOPS_MAX = 1 << 20, /* most influences in an answer: 24 MB of hexadecimal digits */
     TOP_K_MAX = 2048
 };
 
@@ -32,7 +32,10 @@ static size_t up_to_tiles(size_t n)
     return (n + TILE - 1) / TILE * TILE;
 }
 
-/* The shortest range of which top_k are at most a third; 1 if that is too long, or for a matrix. */
+/*
+ * The shortest range of which the top_k are at most a third; 1 if that range is too long, or for a
+ * matrix.
+ */
 static size_t range_for_tops(const struct spread_sizes *sizes)
 {
     bool is_short = !sizes->is_matrix && 3 * sizes->top_k <= RANGE_USUAL;
@@ -53,8 +56,8 @@ static size_t range_choose(const struct spread_sizes *sizes, size_t n_tests)
 }
 
 /*
- * The most test triples of a block. There are several blocks where one would have too few ranges
- * for several devices.
+ * The most test triples of a block. There are several blocks if a single one would have too few
+ * ranges for several devices.
  */
 static size_t tests_at_most(const struct spread_sizes *sizes, size_t n_tests)
 {

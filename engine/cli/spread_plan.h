@@ -19,14 +19,14 @@ enum spread_form {
 
 struct spread_sizes {
     size_t n_train;
-    size_t top_k;     /* 0: all */
-    size_t tests_max; /* as many test triples as fit into memory at once */
+    size_t top_k;     /* 0: all influences */
+    size_t tests_max; /* the most test triples that fit into memory at once */
     bool is_matrix;   /* a row has a place for every training triple, in their order */
 };
 
 struct spread_block {
     size_t first_test, n_tests;
-    size_t n_subset; /* the training triples that count for any of its tests */
+    size_t n_subset; /* the training triples that count for any test of the block */
     size_t first_item;
     uint64_t first_value; /* where its rows begin in the file, in numbers */
 };
@@ -37,15 +37,15 @@ struct spread_plan {
     size_t train_per_item;
     struct spread_block *blocks;
     size_t n_blocks, n_items;
-    uint64_t n_values; /* numbers in the file of rows */
+    uint64_t n_values; /* how many numbers the file of rows has */
 };
 
 struct spread_item {
     const struct spread_block *block;
-    size_t begin, n; /* of the block's training triples */
+    size_t begin, n; /* the range: positions in the order of the block's training triples */
 };
 
-/* n_tests 0: the influences of the training triples on themselves, in one row. */
+/* n_tests 0: the plan is for the influences of the training triples on themselves, in one row. */
 void spread_plan_init(struct spread_plan *plan, const struct spread_sizes *sizes,
                       const struct tracin_test *tests, size_t n_tests);
 void spread_plan_release(struct spread_plan *plan);

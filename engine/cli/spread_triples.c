@@ -11,7 +11,7 @@
 static_assert(sizeof(struct triple) == 3 * sizeof(uint32_t), "triples are written as they are");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "and so are numbers");
 
-/* What stands before the indices of a test. n_train_indices 0: all training triples count. */
+/* The numbers that precede the indices of a test. n_train_indices 0: all training triples count. */
 struct test_head {
     uint64_t place, n_train_indices;
     struct triple triple;

@@ -12,7 +12,7 @@
 
 struct spread_tests {
     struct tracin_test *at;
-    size_t *places; /* in their file */
+    size_t *places; /* their positions in the file of test triples */
     size_t n;
     struct buf bytes; /* the file, which at[].train_indices point into */
 };

@@ -49,7 +49,7 @@ struct task {
 /* ---- loading ---- */
 
 /*
- * Unless --backend names one, takes the backend that is called as the kind of device. Processors
+ * Takes the backend that is named like the kind of device, unless --backend names one. Processors
  * compute for CPU slots and simulated GPUs.
  */
 static int backend_choose(struct spread_worker *worker, const struct muster_place *place,
@@ -64,7 +64,7 @@ static int backend_choose(struct spread_worker *worker, const struct muster_plac
     int rc = num_open_any(&backend, place->device_kind, &why);
     if (rc == 0)
         num_close(&backend);
-    if (rc && rc != ERR_USAGE) /* there is such a backend */
+    if (rc && rc != ERR_USAGE) /* a backend of this name exists */
         return fail(err, rc, "%s; --gpus cpu:N takes processors", why.text);
     return rc ? fail(err, ERR_UNAVAILABLE,
                      "this muster-kge cannot compute on %s devices; --gpus cpu:N takes processors",
@@ -72,7 +72,7 @@ static int backend_choose(struct spread_worker *worker, const struct muster_plac
               : 0;
 }
 
-/* Reads the request. It, and the checkpoints, must be as they were when the run began. */
+/* Reads the request. The request and the checkpoints must be as they were when the run began. */
 static int options_load(struct spread_worker *worker, struct err *err)
 {
     cleanup_buf struct buf now = BUF_INIT;
@@ -85,7 +85,10 @@ static int options_load(struct spread_worker *worker, struct err *err)
     return rc;
 }
 
-/* The threads that the user asked for, else those that muster gives the seat; 0: neither says. */
+/*
+ * The number of threads that the user asked for, else the number that muster gives the seat; 0:
+ * neither is known.
+ */
 static unsigned threads_given(void)
 {
     static const char *const names[] = {"MUSTER_KGE_THREADS", "OMP_NUM_THREADS"};
@@ -131,7 +134,8 @@ static int worker_load(struct spread_worker *worker, const struct app *app,
     worker->models.opts.format = worker->ask.precision;
     worker->opts = worker->models.opts;
     worker->opts.order = worker->ask.order;
-    worker->opts.top_k = 1; /* only for self-influences; the best are chosen in on_row() */
+    worker->opts.top_k = 1; /* only self-influences are taken from it; the best are chosen in
+                             * on_row() */
     worker->opts.n_threads = threads_given();
     return rc;
 }
@@ -233,7 +237,7 @@ static void tops_end(struct task *task)
     free(task->tops);
 }
 
-/* Replaces a text that names a triple by its number: the engine counts within the item alone. */
+/* Replaces the engine's message, whose number of the triple counts within the item alone. */
 static int numbers_fail(int rc, struct err *err)
 {
     return rc == ERR_DATA
@@ -312,14 +316,17 @@ static int item_answer(struct spread_worker *worker, struct muster_worker *chann
 
 /* ---- the verb ---- */
 
-/* For the muster kge tracin that waits: it prints the text, and ends with the exit status of rc. */
+/*
+ * Writes why the worker gives up. The muster kge tracin that waits prints the text, and ends with
+ * the exit status of rc.
+ */
 static void why_write(const char *dir, int rc, const struct err *why)
 {
     cleanup_free char *path = path_join(dir, SPREAD_WHY);
     cleanup_buf struct buf text = BUF_INIT;
     buf_addf(&text, "%d %s", -rc, why->text);
     if (file_replace(path, buf_str(&text), NULL) != 0)
-        return; /* it is on stderr as well */
+        return; /* the reason is on stderr as well */
 }
 
 static int items_work(struct spread_worker *worker, struct muster_worker *channel,
@@ -331,7 +338,7 @@ static int items_work(struct spread_worker *worker, struct muster_worker *channe
         int rc = item_answer(worker, channel, &item, about, err);
         if (rc == 0)
             continue;
-        /* Not retried: it would fail in the same way on every device. */
+        /* The item is not retried, because it would fail in the same way on every device. */
         why_write(worker->dir, rc, err);
         muster_item_fail(channel, &item, err->text, false);
     }

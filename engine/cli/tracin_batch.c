@@ -18,14 +18,14 @@
 #include "graph/lines.h"
 
 enum {
-    NAME_BYTES_MAX = 80 /* of an entity in a file's name, which may have 255 in all */
+    NAME_BYTES_MAX = 80 /* bytes of an entity's name in a file's name, which may have 255 in all */
 };
 
 static const char summary_name[] = "batch_tracin_summary.json";
 
 enum fate {
     FATE_WAITS,
-    FATE_LONELY,  /* no training triple near it */
+    FATE_LONELY,  /* no training triple is near the test triple */
     FATE_SKIPPED, /* its files are there already, or only the filter was wanted */
     FATE_DONE
 };
@@ -130,7 +130,10 @@ static const char *base_name_get(const void *context, size_t index)
                                                       : NULL;
 }
 
-/* Called before anything is computed, so that a failure does not replace the earlier summary. */
+/*
+ * Checks the places of the outputs before anything is computed, so that a failure does not replace
+ * the earlier summary.
+ */
 static int places_check(const struct batch *batch, struct err *err)
 {
     const struct tracin_request *ask = batch->ask;
@@ -167,7 +170,7 @@ static int filtered_write(const struct batch *batch, const struct batch_entry *e
     return rc;
 }
 
-/* Decides the fate of each entry; the job keeps those that are to be computed. */
+/* Decides the fate of each entry. The job keeps those entries that are to be computed. */
 static int entries_sort(struct batch *batch, struct tracin_job *job, const bool *lonely,
                         struct err *err)
 {
@@ -322,7 +325,7 @@ static int batch_compute(struct batch *batch, struct kge_models *models, const s
         rc = entries_sort(batch, &job, lonely, err);
     if (rc == 0 && job.n_tests > 0)
         rc = tracin_job_run(&job, err);
-    else if (rc == 0 && batch->spread) /* an earlier command has done all of it */
+    else if (rc == 0 && batch->spread) /* an earlier command has computed all of it */
         rc = tracin_spread_end(batch->spread, err);
     done_mark(batch, &job);
     tracin_job_release(&job);
@@ -351,7 +354,7 @@ int tracin_batch_run(const struct tracin_request *ask, const struct app *app,
         rc = folders_prepare(&batch, err);
     if (rc == 0) {
         rc = batch_compute(&batch, models, places, err);
-        /* Written for a batch that failed, too: some results may be in place. */
+        /* A batch that failed writes a summary, too, because some results may be in place. */
         int summary_rc = summary_write(&batch, rc ? NULL : err);
         rc = rc ? rc : summary_rc;
     }

@@ -12,8 +12,8 @@
 #include "cli/tracin_spread.h"
 
 /*
- * `data` holds the test triples. ERR_FAILED if some have no training triple near them; the others
- * are done then. spread may be NULL.
+ * `data` holds the test triples. ERR_FAILED if some of them have no training triple near them; all
+ * others are done then. spread may be NULL.
  */
 MUST_CHECK int tracin_batch_run(const struct tracin_request *ask, const struct app *app,
                                 const struct kge_data *data, struct kge_models *models,

@@ -8,7 +8,7 @@
 #include "cli/tracin_spread.h"
 
 enum {
-    RESULT_BYTES_MAX = 512 << 20, /* of the test triples that are computed together */
+    RESULT_BYTES_MAX = 512 << 20, /* results of the test triples that are computed together */
     PROGRESS_EVERY_MS = 5000
 };
 

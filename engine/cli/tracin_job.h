@@ -16,7 +16,7 @@ enum {
 };
 
 struct tracin_job_test {
-    size_t index; /* in its file */
+    size_t index; /* index in its file */
     struct triple triple;
     uint32_t *train_indices; /* ascending; NULL: all of them */
     size_t n_train_indices;
@@ -42,13 +42,16 @@ struct tracin_job {
     const struct app *app;
 };
 
-/* Takes the places of the test triples; the caller sets their filters and files afterwards. */
+/*
+ * Takes these positions of the test triples. The caller sets the filters and files of the tests
+ * afterwards.
+ */
 void tracin_job_init(struct tracin_job *job, const struct app *app, const struct kge_data *data,
                      struct kge_models *models, const size_t *places, size_t n_places);
 void tracin_job_release(struct tracin_job *job);
 /*
- * Restricts each test triple to the training triples near it. If there are none: ERR_DATA, which
- * names the test triple; with `lonely` (n_tests entries, or NULL) it is marked there instead.
+ * Restricts each test triple to the training triples near it. If a test triple has none: ERR_DATA,
+ * and the text names it; with `lonely` (n_tests entries, or NULL) it is marked there instead.
  */
 MUST_CHECK int tracin_job_filter(struct tracin_job *job, const struct proximity_opts *opts,
                                  bool *lonely, struct err *err);
@@ -56,8 +59,8 @@ MUST_CHECK int tracin_job_filter(struct tracin_job *job, const struct proximity_
 MUST_CHECK int tracin_job_share(struct tracin_job *job, const char *path, enum influence_form form,
                                 struct err *err);
 /*
- * Computes, and puts the files in place; those of a test triple alone as soon as it is done. A
- * positive result is an exit status, as of tracin_spread_run().
+ * Computes, and puts the files in place; a test triple's own files as soon as it is done. A
+ * positive result is an exit status, as from tracin_spread_run().
  */
 MUST_CHECK int tracin_job_run(struct tracin_job *job, struct err *err);
 /* Adds a few lines on how the job would be computed. */

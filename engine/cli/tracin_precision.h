@@ -6,7 +6,7 @@
 
 #include "cli/tracin_request.h"
 
-/* ERR_USAGE if --precision is given where nothing would be rounded. */
+/* ERR_USAGE if --precision is given, but nothing would be rounded. */
 MUST_CHECK int tracin_precision_check(const struct tracin_request *ask, struct err *err);
 /* Measures the error on a sample, and prints it. */
 void tracin_precision_report(const struct tracin_request *ask, const struct app *app,

@@ -9,7 +9,7 @@
 
 #define NO_EFFECT(member) offsetof(struct no_effect_ask, member)
 
-/* Options of TiePin that ask for what is always so here, or for what does not exist here. */
+/* Options of TiePin that ask for something that is always so here, or that does not exist here. */
 static const struct no_effect no_effects[] = {
     {"batch-size", "tiles are as large as --memory allows", NO_EFFECT(batch_size), true},
     {"embedding-dim", "the checkpoint has it", NO_EFFECT(embedding_dim), true},

@@ -11,7 +11,7 @@
 enum tracin_mode {
     MODE_TEST,  /* all test triples */
     MODE_SELF,  /* the training triples on themselves */
-    MODE_SINGLE /* test triples by their places */
+    MODE_SINGLE /* test triples by their positions */
 };
 
 enum triples_order {
@@ -33,7 +33,7 @@ struct tracin_request {
     struct kge_models_ask models;
     struct no_effect_ask no_effect;
     enum tracin_mode mode;
-    struct texts test_indices; /* places; a word may have several, with commas */
+    struct texts test_indices; /* positions; a word may have several, separated by commas */
     struct texts test_triple;  /* head, relation and tail, or a file with one triple */
     enum triples_order triples_order;
     uint64_t max_test_triples, top_k;
@@ -55,7 +55,7 @@ static inline bool tracin_is_batch(const struct tracin_request *ask)
 
 /* What the extension of an output asks for, in small or in capital letters. */
 enum result_form {
-    RESULT_JSON,  /* also of what is no file, such as - */
+    RESULT_JSON,  /* also for an output that is no file, such as - */
     RESULT_LINES, /* .jsonl, .ndjson */
     RESULT_CSV,
     RESULT_ARRAY, /* .npy */

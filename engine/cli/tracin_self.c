@@ -8,7 +8,7 @@
 #include "cli/influence_matrix.h"
 #include "cli/triple_json.h"
 
-/* The largest first; equal ones by index. */
+/* Puts the largest first, and equal values in the order of their index. */
 static int by_value(const void *a, const void *b)
 {
     const struct tracin_influence *x = a, *y = b;

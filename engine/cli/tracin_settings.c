@@ -38,7 +38,7 @@ static bool is_idle(const struct opt *opt)
     return is_among(opt->name, idle, countof(idle));
 }
 
-/* The option of a word "--name=value" or "--name"; NULL: none. */
+/* Returns the option of a word "--name=value" or "--name"; NULL: none. */
 static const struct opt *option_of(const char *word)
 {
     if (strncmp(word, "--", 2) != 0 || word[2] == '\0')
@@ -50,7 +50,7 @@ static const struct opt *option_of(const char *word)
     return NULL;
 }
 
-/* Adds a word of an option: a path that is named from another folder is the same. */
+/* Adds a word of an option. A path becomes absolute, so that it is the same from another folder. */
 static void word_add(const char *word, const struct opt *opt, struct buf *out)
 {
     bool is_path = opt && (opt->kind == OPT_PATH || opt->kind == OPT_TEXTS); /* checkpoints */

@@ -7,8 +7,8 @@
 #include "cli/tracin_request.h"
 
 /*
- * Adds words that end with a NUL: every option that may change a result, paths as absolute ones,
- * "--", and the size and time of each checkpoint. Leaves out the n_besides options `besides`.
+ * Adds words that end with a NUL: every option that may change a result, with paths made absolute;
+ * then "--"; then the size and time of each checkpoint. Leaves out the n_besides options `besides`.
  */
 MUST_CHECK int tracin_settings_add(const struct tracin_request *ask, const char *const *besides,
                                    size_t n_besides, struct buf *out, struct err *err);

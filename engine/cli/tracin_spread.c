@@ -19,7 +19,7 @@
 #include "cli/spread_merge.h"
 
 enum {
-    ITEMS_FEW = 8 /* with fewer items there may be more devices than items */
+    ITEMS_FEW = 8 /* with fewer items than this there may be more devices than items */
 };
 
 struct tracin_spread {
@@ -57,7 +57,7 @@ static int folder_lock(struct tracin_spread *spread, struct err *err)
     if (flock(spread->lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return fail(err, ERR_UNAVAILABLE, "another muster kge tracin is at work in %s",
                     spread->dir);
-    return 0; /* also on a file system without locks */
+    return 0; /* also for another errno: a file system may have no locks */
 }
 
 static int folder_clear(struct tracin_spread *spread, struct err *err)
@@ -304,7 +304,7 @@ static int run_prepare(struct tracin_spread *spread, const struct kge_data *data
 
 /* ---- the map ---- */
 
-/* The error that a worker wrote as "4 sentence" (code and text); 0: none. */
+/* Returns the error that a worker wrote as "4 sentence" (code and text); 0: none did. */
 static int worker_why(const struct tracin_spread *spread, struct err *err)
 {
     cleanup_free char *path = path_join(spread->dir, SPREAD_WHY);
@@ -319,7 +319,7 @@ static int worker_why(const struct tracin_spread *spread, struct err *err)
     return fail(err, -(int)number, "%.*s", (int)sentence.len, sentence.at);
 }
 
-/* If a worker gave a reason, fails with it, as the command would without workers. */
+/* Fails with the reason that a worker gave, if any, as the command would without workers. */
 static int map_failed(const struct tracin_spread *spread, int status, struct err *err)
 {
     int rc = status > 0 && status < 128 ? worker_why(spread, err) : 0;
@@ -421,7 +421,7 @@ int tracin_spread_self(struct tracin_spread *spread, const struct kge_data *data
 
 /* ---- the end ---- */
 
-/* Another device pays as long as each device computes at least as long as it loads. */
+/* A further device helps as long as each device computes at least as long as it loads. */
 static void times_say(const struct tracin_spread *spread)
 {
     const struct spread_times *times = &spread->times;

@@ -13,8 +13,8 @@ struct tracin_spread;
 
 /*
  * To be called before anything is written. *out is NULL without --gpus. With --force the run in the
- * folder is removed. ERR_USAGE: the folder has other files, is somebody else's, or was begun by
- * another command. ERR_UNAVAILABLE: another command is at work in it. front_fd: as for
+ * folder is removed. ERR_USAGE: the folder has other files, belongs to another user, or was begun
+ * by another command. ERR_UNAVAILABLE: another command works in it. front_fd: as for
  * spread_map_run().
  */
 MUST_CHECK int tracin_spread_open(struct tracin_spread **out, const struct tracin_request *ask,
@@ -29,12 +29,13 @@ bool tracin_spread_goes_on(const struct tracin_spread *spread);
 /*
  * Computes, and calls the sink as tracin_run() would; a job with a matrix gets its results there.
  * Unloads the models. A positive result is the exit status of a map that did not complete; the
- * messages about it are printed then.
+ * messages about that are printed by then.
  */
 MUST_CHECK int tracin_spread_run(struct tracin_spread *spread, const struct tracin_job *job,
                                  const struct tracin_sink *sink, struct err *err);
 /*
- * The training triples on themselves: a value for each. Returns what tracin_spread_run() returns.
+ * Computes the influence of each training triple on itself. Returns what tracin_spread_run()
+ * returns.
  */
 MUST_CHECK int tracin_spread_self(struct tracin_spread *spread, const struct kge_data *data,
                                   struct kge_models *models, double *values, struct err *err);

@@ -17,8 +17,8 @@ MUST_CHECK int tracin_tests_take(struct kge_data *data, const struct tracin_requ
 /* The file of --test-triple; NULL if the triple is given by its words, or not at all. */
 const char *tracin_triple_file(const struct tracin_request *ask);
 /*
- * The places of the test triples that are asked for, in the order given; *places is a new array. If
- * the user chose single ones, prints which triples they are.
+ * Finds the positions of the test triples that are asked for, in the order given; *places is a new
+ * array. If the user chose single ones, prints which triples they are.
  */
 MUST_CHECK int tracin_places_find(const struct tracin_request *ask, const struct kge_data *data,
                                   const struct app *app, size_t **places, size_t *n_places,

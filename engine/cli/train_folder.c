@@ -66,7 +66,7 @@ int folder_history_put(const struct train_job *job, struct err *err)
     return file_replace(path, buf_str(&job->history), err);
 }
 
-/* Reads the lines of finished epochs: a process that was killed may have written one line more. */
+/* Reads the lines of finished epochs. A process that was killed may have written one line more. */
 static int history_read(struct train_job *job, struct err *err)
 {
     cleanup_free char *path = path_of(job, "training_history.jsonl");
@@ -138,8 +138,8 @@ static int old_unlink(const char *folder, const char *name, struct err *err)
 }
 
 /*
- * The trainings whose checkpoints this command may replace or remove: its own, and with --force
- * those whose state or models are in the folder.
+ * The trainings whose checkpoints this command may replace or remove: its own training, and with
+ * --force the trainings whose state or models are in the folder.
  */
 struct trainings {
     uint64_t ids[4];
@@ -175,7 +175,10 @@ static int others_fail(const char *path, const char *option, struct err *err)
                 path, option);
 }
 
-/* A checkpoint that is there: with --force removed if it is of `all`, or in the way. */
+/*
+ * Looks at a checkpoint that is there. With --force it is removed if it belongs to one of `all`, or
+ * is in the way.
+ */
 static int checkpoint_look(const struct train_job *job, const struct trainings *all,
                            const char *name, size_t *n_others, struct err *err)
 {
@@ -192,7 +195,7 @@ static int checkpoint_look(const struct train_job *job, const struct trainings *
     return 0;
 }
 
-/* Says how many checkpoints of other trainings stay. */
+/* Looks at all checkpoints that are there, and prints how many of other trainings stay. */
 static int checkpoints_look(const struct train_job *job, const struct trainings *all,
                             struct err *err)
 {
@@ -222,7 +225,7 @@ static int old_remove(const struct train_job *job, struct err *err)
     return rc;
 }
 
-/* The best model so far is in no other file. */
+/* Checks the file of the best model, which is in no other file. */
 static int best_check(const struct train_job *job, struct err *err)
 {
     const struct train_progress *at = &job->trainer.at;
@@ -235,7 +238,7 @@ static int best_check(const struct train_job *job, struct err *err)
                     "%s is gone, the best model so far, of epoch %" PRIu64
                     " with a validation MRR of %.4f: put it back, or --force begins anew",
                     path, at->best_epoch, at->best);
-    /* One without an id may be of an older muster. */
+    /* A file without an id may come from an older muster. */
     return train_file_id(path, &id) && id != id_of(job)
                ? fail(
                      err, ERR_USAGE,
@@ -271,7 +274,10 @@ static int state_go_on(struct train_job *job, const char *path, struct err *err)
     return history_read(job, err);
 }
 
-/* Without a state: a training that was killed before it saved one may have left a best model. */
+/*
+ * Begins without a state. A training that was killed before it saved a state may have left a best
+ * model.
+ */
 static int state_begin(const struct train_job *job, const struct trainings *all, struct err *err)
 {
     cleanup_free char *final = path_of(job, final_name);

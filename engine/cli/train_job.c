@@ -62,10 +62,7 @@ static size_t n_validated(const struct train_job *job)
     return n_max > 0 ? MIN(job->data->valid.n, (size_t)n_max) : job->data->valid.n;
 }
 
-/*
- * MRRs are compared with each other only if all are of the same questions, with the same answers
- * left out.
- */
+/* MRRs are comparable only if all belong to the same questions, with the same answers left out. */
 static void validation_add(struct train_job *job)
 {
     const struct kge_data *data = job->data;
@@ -79,14 +76,14 @@ static void validation_add(struct train_job *job)
     triples_word_add(&job->validation, "test", &data->test);
 }
 
-/* On processors nothing depends on it. */
+/* On processors nothing depends on the cut. */
 static void cut_setting_add(struct train_job *job)
 {
     if (job->opts.train.mode.is_reproducible && job->backend.is_device)
         buf_add_text(&job->settings, " reproducible=1");
 }
 
-/* What all ranks must have alike: the settings, and what they do besides. */
+/* Compares what all ranks must have alike: the settings, the epochs, and the kind of backend. */
 static int ranks_compare(struct train_job *job, struct err *err)
 {
     const struct train_job_opts *opts = &job->opts;
@@ -241,8 +238,8 @@ static int best_keep(struct train_job *job, double mrr, struct err *err)
 }
 
 /*
- * Does what an epoch needs after its last update. *is_cut: it was told to stop, before anything was
- * changed.
+ * Does what an epoch needs after its last update. *is_cut: the training was told to stop, before
+ * anything was changed.
  */
 static int epoch_end(struct train_job *job, bool *is_cut, struct err *err)
 {
@@ -288,8 +285,8 @@ static void progress_say(struct train_job *job)
 }
 
 /*
- * No rank ends before all is saved: a launcher ends the others as soon as one has, and what it
- * sends them then must not cut off what rank 0 still says.
+ * Waits for all ranks, so that no rank ends before all is saved. A launcher ends the other ranks as
+ * soon as one has ended, and its signals must not cut off what rank 0 still prints.
  */
 static int ranks_await(const struct train_job *job, struct err *err)
 {

@@ -13,33 +13,37 @@ struct train_job_opts {
     const char *folder;
     const char *checkpoint_folder; /* NULL: `folder` */
     uint64_t n_epochs;
-    uint64_t checkpoint_every, eval_every; /* epochs; checkpoint_every 0: never */
-    uint64_t patience;                     /* validations without a better MRR; 0: all epochs */
+    uint64_t checkpoint_every, eval_every; /* in epochs; checkpoint_every 0: never */
+    uint64_t patience;                     /* validations without a better MRR before the
+                                            * training ends; 0: no limit */
     uint64_t state_every_ms;
     uint64_t max_valid_triples; /* 0: all */
     unsigned n_threads;
     bool overwrite;
 };
 
-/* Of a team (opts.train.mode.team), rank 0 alone touches files and says anything. */
+/* In a team (opts.train.mode.team), only rank 0 touches files and prints anything. */
 
 struct train_job {
     struct train_job_opts opts;
     const struct app *app;
     const struct kge_data *data;
     struct conve *model;
-    struct triples questions; /* trained on; if the model is reciprocal, also inverse */
+    struct triples questions; /* the questions of training; if the model is reciprocal, also the
+                               * inverse ones */
     struct known known;
     struct trainer trainer;
     struct num_backend backend;                 /* for training */
     struct num_backend validation_backend;      /* for validation; a host backend */
-    struct thread_pool *pool, *validation_pool; /* the same one, unless a device trains */
-    struct buf history, settings, validation;   /* the latter two as struct train_settings */
-    uint64_t state_ms, said_ms, epoch_ms;       /* last save, last message, begin of the epoch */
-    int lock_fd;                                /* of the folder: one training at a time */
+    struct thread_pool *pool, *validation_pool; /* the same pool, unless a device trains */
+    struct buf history, settings, validation;   /* settings and validation: as in struct
+                                                 * train_settings */
+    uint64_t state_ms, said_ms, epoch_ms;       /* times of the last save, the last message and
+                                                 * the beginning of the epoch */
+    int lock_fd;                                /* lock of the folder: one training at a time */
 };
 
-/* Takes the model over; the other arguments are borrowed. */
+/* Takes the model over. The other arguments are borrowed. */
 MUST_CHECK int train_job_open(struct train_job *job, const struct train_job_opts *opts,
                               struct conve *model, const char *backend, const struct kge_data *data,
                               const struct app *app, struct err *err);

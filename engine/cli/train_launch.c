@@ -9,7 +9,10 @@
 #include "base/executable.h"
 #include "base/xalloc.h"
 
-/* Says to the ranks that they are ranks: they have the same words, --gpus among them. */
+/*
+ * Marks the processes as ranks, because they have the same words as this command, --gpus among
+ * them.
+ */
 static const char mark[] = "MUSTER_KGE_TRAIN_RANK";
 
 bool train_launch_is_rank(void)
@@ -19,8 +22,8 @@ bool train_launch_is_rank(void)
 }
 
 /*
- * The machine's cores are shared out among the ranks. What the user has set as defaults for other
- * ranks' programs does not count here.
+ * The ranks share the machine's cores equally. Defaults that the user has set for other ranks'
+ * programs do not count here.
  */
 int train_launch(const struct app *app, const char *gpus, struct err *err)
 {
@@ -29,7 +32,10 @@ int train_launch(const struct app *app, const char *gpus, struct err *err)
         "MUSTER_MODULE",      "MUSTER_RUN_PATH", "PET_NNODES",
         "PET_NPROC_PER_NODE", "PET_MODULE",      "PET_RUN_PATH"};
     cleanup_free char *muster = program_find_beside(app->self_path, "muster");
-    /* Wrong usage, bad data and a stop would be the same again. The pause is for a lost device to be noticed. */
+    /*
+     * After wrong usage, bad data or a stop, a restart would end in the same way. The pause lets
+     * the loss of a device be noticed.
+     */
     const char *const before[] = {"muster",      "launch",
                                   "--no-python", "--threads",
                                   "share",       "--gpus",

@@ -16,7 +16,7 @@ enum {
     THREADS_MAX = 256
 };
 
-/* A number that a launcher set, or `otherwise`. */
+/* Returns the number that a launcher set, or `otherwise`. */
 static uint64_t number_of(const char *variable, uint64_t otherwise)
 {
     const char *text = getenv(variable);
@@ -26,7 +26,10 @@ static uint64_t number_of(const char *variable, uint64_t otherwise)
     return value;
 }
 
-/* Entry `index` of a list of devices, if it is as long; the number itself without a list. */
+/*
+ * Shows this process entry `index` of a list of devices, if the list is long enough; without a
+ * list, the device with this number.
+ */
 static int device_show(const char *variable, uint64_t index, struct err *err)
 {
     const char *list = getenv(variable);
@@ -106,7 +109,8 @@ int train_ranks_join(void *context, int rc, double *ranks, size_t n, struct err 
 
 /*
  * A launcher ends the other ranks as soon as one has ended, and takes that one for the cause. So
- * the rank that knows why is not cut off while it says so, and the others let it end first.
+ * the rank that knows the reason must not be cut off while it prints it, and the others let it end
+ * first.
  */
 int train_ranks_close(struct team *team, int rc, const struct err *err)
 {

@@ -9,7 +9,7 @@ enum {
 
 static const char *const places[] = {"head", "relation", "tail"};
 
-/* "train_head_label" of "train", "head", "_label". */
+/* Returns "train_head_label" for "train", "head", "_label". */
 static const char *key_of(char key[KEY_MAX], const char *prefix, size_t place, const char *suffix)
 {
     const char *const pieces[] = {prefix, prefix[0] ? "_" : "", places[place], suffix};
@@ -31,7 +31,7 @@ void triple_json_indices(struct json_out *json, const char *prefix, struct tripl
         json_out_u64(json, key_of(key, prefix, i, ""), indices[i]);
 }
 
-/* The readable name, or `label` if there is none. */
+/* Returns the readable name, or `label` if there is none. */
 static struct str name_or(const struct labels *labels, uint32_t index, struct str label)
 {
     struct str name;

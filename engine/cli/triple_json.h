@@ -7,13 +7,16 @@
 #include "cli/json_out.h"
 #include "cli/kge_data.h"
 
-/* PREFIX_head, PREFIX_relation, PREFIX_tail: indices. Prefix "": head, relation, tail. */
+/* Adds PREFIX_head, PREFIX_relation, PREFIX_tail: indices. Prefix "": head, relation, tail. */
 void triple_json_indices(struct json_out *json, const char *prefix, struct triple triple);
-/* PREFIX_head_label …: names in the files. PREFIX_head_name …: readable names, if any were read. */
+/*
+ * Adds PREFIX_head_label …: names in the files; and PREFIX_head_name …: readable names, if any were
+ * read.
+ */
 void triple_json_labels(struct json_out *json, const char *prefix, const struct kge_data *data,
                         struct triple triple);
-/* "KEY": ["head", "relation", "tail"]: names in the files. */
+/* Adds "KEY": ["head", "relation", "tail"]: names in the files. */
 void triple_json_names(struct json_out *json, const char *key, const struct kge_data *data,
                        struct triple triple);
-/* "key": [head, relation, tail], as indices. */
+/* Adds "key": [head, relation, tail], as indices. */
 void triple_json_ids(struct json_out *json, const char *key, struct triple triple);

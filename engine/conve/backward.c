@@ -4,7 +4,7 @@
 #include "base/xalloc.h"
 #include "conve/pass.h"
 
-/* In place. y: the output of the ReLU after the norm; NULL: there is none. */
+/* Computes in place. y: the output of the ReLU after the norm; NULL: there is no ReLU. */
 static void norm_back(const struct conve_pass *pass, enum conve_norm which, const void *x,
                       const void *y, void *d, struct conve_gradients *gradients)
 {
@@ -18,7 +18,7 @@ static void norm_back(const struct conve_pass *pass, enum conve_norm which, cons
     pass->be->norm_back(pass->be, &op);
 }
 
-/* For the scores of each triple's own tail. */
+/* The backward pass of the scores of each triple's own tail. */
 static void tails_back(const struct conve_pass *pass, const void *slope,
                        struct conve_gradients *gradients, void *dx)
 {
@@ -48,7 +48,7 @@ static void tails_back(const struct conve_pass *pass, const void *slope,
     pass->be->rows(pass->be, &op);
 }
 
-/* For the scores of all entities. */
+/* The backward pass of the scores of all entities. */
 static void all_back(const struct conve_pass *pass, const void *slope,
                      struct conve_gradients *gradients, void *dx)
 {

@@ -9,7 +9,7 @@
 #include "tensor/zip/zip_out.h"
 
 enum {
-    COUNT_BYTES = 8, /* of an int64 */
+    COUNT_BYTES = 8, /* bytes of an int64 */
     CHUNK_FLOATS = 16384
 };
 
@@ -180,10 +180,10 @@ static void global_add(struct buf *out, const char *module, const char *name)
 static void ordered_dict_add(struct buf *out)
 {
     global_add(out, "collections", "OrderedDict");
-    buf_add_text(out, ")R"); /* called without arguments */
+    buf_add_text(out, ")R"); /* the type is called without arguments */
 }
 
-/* Sizes and strides of a C-contiguous tensor, each as a tuple. */
+/* Adds sizes and strides of a C-contiguous tensor, each as a tuple. */
 static void dims_add(struct buf *out, const struct conve_param_dims *dims)
 {
     buf_add_char(out, '(');
@@ -199,7 +199,7 @@ static void dims_add(struct buf *out, const struct conve_param_dims *dims)
     buf_add_char(out, 't');
 }
 
-/* torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict()) */
+/* Adds torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict()). */
 static void tensor_pickle(struct buf *out, const struct state_tensor *tensor, size_t index)
 {
     char key[24];
@@ -229,9 +229,9 @@ static void facts_pickle(struct buf *out, const struct conve *model)
 }
 
 /*
- * As state_dict() makes it. Its attribute _metadata has a dictionary for each module; torch reads
- * the version of the module's format from it and ignores the rest. The facts are in the dictionary
- * of the model itself.
+ * Adds the model as state_dict() makes it. The attribute _metadata has a dictionary for each
+ * module; torch reads the version of the module's format from it and ignores the rest. The facts
+ * are in the dictionary of the model itself.
  */
 static void state_pickle(struct buf *out, const struct conve *model, const struct state_list *list,
                          bool has_facts)
@@ -257,7 +257,7 @@ static void state_pickle(struct buf *out, const struct conve *model, const struc
     buf_add_text(out, "uuub");
 }
 
-/* {'epoch': 0, 'model_state_dict': …, 'model_config': {…}}, as train_pytorch.py saves it. */
+/* Adds {'epoch': 0, 'model_state_dict': …, 'model_config': {…}}, as train_pytorch.py saves it. */
 static void checkpoint_pickle(struct buf *out, const struct conve *model,
                               const struct state_list *list)
 {

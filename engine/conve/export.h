@@ -11,9 +11,9 @@
 
 /* ERR_USAGE: PyKEEN's ConvE cannot represent the model. */
 MUST_CHECK int conve_check_pykeen(const struct conve *model, struct err *err);
-/* An archive of torch.save. `folder` is the name of its records' folder. */
+/* Writes an archive of torch.save. `folder` is the name of its records' folder. */
 MUST_CHECK int conve_export_torch(const struct conve *model, bool is_pykeen, const char *folder,
                                   struct outfile *out, struct err *err);
-/* With PyKEEN's names; conve_save() writes plain ones. */
+/* Writes PyKEEN's names; conve_save() writes plain ones. */
 MUST_CHECK int conve_export_safetensors(const struct conve *model, struct outfile *out,
                                         struct err *err);

@@ -3,7 +3,7 @@
 
 /* ---- images ---- */
 
-/* The element of an image where its second half, that of the relation, begins. */
+/* Returns the element of an image where the half of the relation begins. */
 static size_t half_at(const struct conve_shape *shape)
 {
     return shape->layout == LAYOUT_HEIGHT ? conve_dim(shape) : shape->width;

@@ -11,8 +11,8 @@
 #include "graph/triple.h"
 
 /*
- * conve_image_gather: the images of heads and relations of triples, n x image. conve_image_half:
- * one half of n images, or of gradients at them, as rows of dim numbers.
+ * conve_image_gather: gathers the images of heads and relations of triples, n x image.
+ * conve_image_half: copies one half of n images, or of gradients at them, as rows of dim numbers.
  */
 void conve_image_gather(const struct num_backend *be, const struct conve_weights *weights,
                         const struct triple *triples, size_t n, void *image);
@@ -42,7 +42,7 @@ void layer_norm(const struct num_backend *be, const struct conve_weights *weight
                 enum conve_norm norm, struct norm_stats stats, size_t n, const void *x, bool relu,
                 void *y);
 /*
- * y: the output of the ReLU after the norm; NULL: there is none. The caller fills in d_weight,
+ * y: the output of the ReLU after the norm; NULL: there is no ReLU. The caller fills in d_weight,
  * d_bias and dx.
  */
 struct num_norm_back layer_norm_back(const struct conve_weights *weights, enum conve_norm norm,
@@ -59,7 +59,10 @@ void layer_fc(const struct num_backend *be, const struct conve_weights *weights,
 void layer_fc_back(const struct num_backend *be, const struct conve_weights *weights, size_t n,
                    const void *du, void *d_features);
 
-/* The score of each triple's own tail; and the gradient of x from the slopes of these scores. */
+/*
+ * The first computes the score of each triple's own tail; the second the gradient of x from the
+ * slopes of these scores.
+ */
 void layer_tails(const struct num_backend *be, const struct conve_weights *weights,
                  const struct triple *triples, size_t n, const void *x, void *scores);
 void layer_tails_back(const struct num_backend *be, const struct conve_weights *weights,

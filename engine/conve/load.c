@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a model of named tensors: finds out which of them belong to it, its shape, and its numbers.
+ * Makes a model of named tensors: finds out which tensors belong to it, then its shape and its
+ * numbers.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -26,8 +27,8 @@ static const double bn_eps_default = 1e-5;
 /* ---- the names ---- */
 
 /*
- * What precedes the name of the entities' table in `name`: nothing, or text that ends with a dot.
- * NULL if `name` is not of that table. free() it.
+ * Returns what precedes the name of the entities' table in `name`: nothing, or text that ends with
+ * a dot. NULL if `name` is not of that table. free() it.
  */
 static char *prefix_new(const char *name, enum conve_naming naming)
 {
@@ -40,8 +41,8 @@ static char *prefix_new(const char *name, enum conve_naming naming)
 }
 
 /*
- * None of the norms' names is there. Always false for NAMING_PYKEEN, whose layer numbers count
- * norms: without them a model of PyKEEN has NAMING_PYKEEN_BARE.
+ * True if none of the norms' names is there. Always false for NAMING_PYKEEN, whose layer numbers
+ * count norms: a model of PyKEEN without norms has NAMING_PYKEEN_BARE.
  */
 static bool lacks_norms(const struct tensor_file *file, const char *prefix,
                         enum conve_naming naming)
@@ -55,7 +56,10 @@ static bool lacks_norms(const struct tensor_file *file, const char *prefix,
     return naming != NAMING_PYKEEN;
 }
 
-/* The first missing name, or NULL. The entity bias is optional, and so are all norms together. */
+/*
+ * Returns the first missing name, or NULL. The entity bias is optional, and so are all norms
+ * together.
+ */
 static const char *missing_name(const struct tensor_file *file, const char *prefix,
                                 enum conve_naming naming)
 {
@@ -130,7 +134,7 @@ static const struct named_tensor *tensor_of(const struct found *found, enum conv
     return name ? tensor_file_find(found->file, found->prefix, name) : NULL;
 }
 
-/* ERR_DATA unless a parameter has n_dims dimensions, and its file room for all its elements. */
+/* ERR_DATA unless a parameter has n_dims dimensions, and the file has room for all its elements. */
 static int dims_count(const struct found *found, enum conve_param param, size_t n_dims,
                       struct err *err)
 {
@@ -175,7 +179,7 @@ static int sizes_read(const struct found *found, struct conve_shape *shape, size
     return 0;
 }
 
-/* Every height and layout that gives fc as many inputs as it has. */
+/* Finds every height and layout that give fc as many inputs as it has. */
 static size_t shapes_fit(const struct conve_shape *known, size_t dim, size_t n_features,
                          const struct conve_load_opts *wanted, struct conve_shape fits[FITS_MAX])
 {
@@ -209,7 +213,10 @@ static int shapes_many(const struct found *found, const struct conve_shape *fits
                 fits[0].layout == fits[n - 1].layout ? "" : " and --layout NAME");
 }
 
-/* The height of an embedding that opts ask for, by their height or width; 0: they have neither. */
+/*
+ * Returns the height of an embedding that opts ask for, by a height or a width; 0: opts have
+ * neither.
+ */
 static int height_asked(const struct conve_load_opts *opts, size_t dim, const char *path,
                         size_t *height, struct err *err)
 {
@@ -225,7 +232,7 @@ static int height_asked(const struct conve_load_opts *opts, size_t dim, const ch
     return 0;
 }
 
-/* What a file states is no matter of options. */
+/* Options must not contradict what a file states. */
 static int stated_check(const struct tensor_file *file, const struct conve_load_opts *opts,
                         size_t height, struct err *err)
 {
@@ -258,7 +265,7 @@ static int shape_none(const struct found *found, const struct conve_shape *shape
 
 /*
  * Takes what opts ask for, else what the file says, else what is usual for such files. PyKEEN has
- * only LAYOUT_HEIGHT; with plain names both layouts are tried, because models of PyKEEN are also
+ * only LAYOUT_HEIGHT. With plain names both layouts are tried, because models of PyKEEN are also
  * converted to plain names.
  */
 static int shape_find(const struct found *found, const struct conve_load_opts *opts,

@@ -21,9 +21,9 @@ struct walk {
     struct tensor_file *file;
     const struct torch_file *torch;
     const struct pickle *pickle;
-    bool *is_seen; /* by node: an object in two places counts in the first */
+    bool *is_seen; /* by node: an object that is in the file twice counts only once */
     struct buf name;
-    int rc; /* of the first fact that is invalid */
+    int rc; /* the error of the first fact that is invalid */
     struct err *err;
 };
 
@@ -84,7 +84,7 @@ static void tensor_take(struct walk *walk, const struct pickle_node *call)
 
 static void visit(struct walk *walk, pickle_id id, unsigned depth);
 
-/* Takes a value that says how the model is built; the first number with a key counts. */
+/* Takes a value that says how the model is built. The first number with a key counts. */
 static void fact_take(struct walk *walk, struct str key, const struct pickle_node *value)
 {
     const struct {
@@ -92,7 +92,7 @@ static void fact_take(struct walk *walk, struct str key, const struct pickle_nod
         size_t *to;
     } facts[] = {
         {"embedding_height", &walk->file->height}, {"embedding_width", &walk->file->width},
-        {"image_height", &walk->file->height}, /* of shape_info in PyKEEN's models */
+        {"image_height", &walk->file->height}, /* from shape_info in PyKEEN's models */
         {"image_width", &walk->file->width},       {"input_channels", &walk->file->input_channels},
     };
     for (size_t i = 0; i < countof(facts); i++)
@@ -103,7 +103,9 @@ static void fact_take(struct walk *walk, struct str key, const struct pickle_nod
         walk->rc = tensor_file_fact(walk->file, key, pickle_bytes(walk->pickle, value), walk->err);
 }
 
-/* An optimizer's learning rate, if all its groups have the same. The first optimizer counts. */
+/*
+ * Takes an optimizer's learning rate, if all its groups have the same. The first optimizer counts.
+ */
 static void learning_rate_take(struct walk *walk, const struct pickle_node *groups)
 {
     const struct pickle *pickle = walk->pickle;
@@ -122,7 +124,7 @@ static void learning_rate_take(struct walk *walk, const struct pickle_node *grou
         walk->file->learning_rate = found;
 }
 
-/* The dictionaries that hold the parts of a module; tensor names leave them out. */
+/* True for the dictionaries that hold the parts of a module; tensor names leave them out. */
 static bool is_module_part(struct str key)
 {
     return str_equal(key, STR("_parameters")) || str_equal(key, STR("_buffers")) ||
@@ -163,7 +165,9 @@ static void pairs_visit(struct walk *walk, const struct pickle_node *pairs, bool
     }
 }
 
-/* An object. Its state is a dictionary, or a tuple of a dictionary and the object's slots. */
+/*
+ * Visits an object. Its state is a dictionary, or a tuple of a dictionary and the object's slots.
+ */
 static void object_visit(struct walk *walk, const struct pickle_node *call, unsigned depth)
 {
     const struct pickle_later *later = pickle_later(walk->pickle, call);

@@ -11,17 +11,17 @@
 
 struct conve {
     struct conve_shape shape;
-    enum conve_naming naming; /* of the file it came from */
+    enum conve_naming naming; /* the naming in the file that the model came from */
     bool is_reciprocal;       /* relation n_relations / 2 + r is the inverse of r */
-    double learning_rate;     /* of its last updates, from its file; 0: not known */
+    double learning_rate;     /* the rate of its last updates, if its file has it; 0: not known */
     char *path;
-    float *at[PARAM_N]; /* row-major; NULL for a parameter that it does not have */
+    float *at[PARAM_N]; /* row-major; NULL for a parameter that the model does not have */
 };
 
 /*
- * The keys of what the sizes of the tensors do not say. The values are texts, in the __metadata__
- * of safetensors, and in the state dict or the model_config of torch files. Training adds the
- * learning rate.
+ * The keys of facts that the sizes of the tensors do not show. The values are texts, in the
+ * __metadata__ of safetensors, and in the state dict or the model_config of torch files. Training
+ * adds the learning rate.
  */
 #define CONVE_LAYOUT        "conve.layout"
 #define CONVE_HEIGHT        "conve.height"
@@ -31,7 +31,7 @@ struct conve {
 
 /* What may be saved along with a model. */
 struct conve_extra {
-    struct str metadata; /* more members of __metadata__, a comma before each */
+    struct str metadata; /* more members of __metadata__, each with a comma before it */
     struct {
         const char *prefix; /* put before a parameter's name */
         const float *at[PARAM_N_TRAINED];
@@ -41,8 +41,8 @@ struct conve_extra {
 
 struct conve_load_opts {
     /*
-     * For what the file does not say and its sizes leave open. 0 and LAYOUT_AUTO: conve_load()
-     * finds it out, or fails and says what is possible.
+     * For facts that the file does not state and its sizes leave open. 0 and LAYOUT_AUTO:
+     * conve_load() finds the fact, or fails and says what is possible.
      */
     size_t height, width;
     enum conve_layout layout;
@@ -66,7 +66,7 @@ void conve_relations_unweave(struct conve *model);
 void conve_free(struct conve *model);
 /* A model of zeros; `path` is its name in messages. The caller has checked the shape. */
 struct conve *conve_new(const struct conve_shape *shape, const char *path);
-/* ERR_DATA names the first number that is not finite, or is a variance below zero. */
+/* ERR_DATA if a number is not finite, or a variance is below zero; the text names the first one. */
 MUST_CHECK int conve_check_finite(const struct conve *model, struct err *err);
 
 /* The number of elements of all trained parameters. */

@@ -7,7 +7,7 @@ static const char *const names[PARAM_N][NAMING_N] = {
 #undef X
 };
 
-/* The layers by the names that users may give; from the score backwards, embeddings last. */
+/* The layers by the names that users may give, from the score backwards: embeddings last. */
 static const struct layer {
     const char *name;
     conve_params params;
@@ -143,7 +143,7 @@ int conve_params_last(const struct conve_shape *shape, size_t n, conve_params *o
                : fail(err, ERR_USAGE, "expected 1 to %zu last layers, found %zu", n_layers, n);
 }
 
-/* As model.named_parameters() lists them: PyKEEN has the tables last. */
+/* The order in which model.named_parameters() lists them: PyKEEN has the tables last. */
 static const enum conve_param pykeen_list[] = {
     PARAM_BN0_WEIGHT, PARAM_BN0_BIAS,    PARAM_CONV_WEIGHT, PARAM_CONV_BIAS,  PARAM_BN1_WEIGHT,
     PARAM_BN1_BIAS,   PARAM_FC_WEIGHT,   PARAM_FC_BIAS,     PARAM_BN2_WEIGHT, PARAM_BN2_BIAS,
@@ -169,7 +169,7 @@ conve_params conve_params_last_listed(const struct conve_shape *shape, enum conv
                                       size_t n)
 {
     enum {
-        N_FC = 2 /* its weight and its bias, which are taken whatever n is */
+        N_FC = 2 /* fc's weight and bias, which are taken whatever n is */
     };
     conve_params all = conve_params_all(shape);
     if (naming != NAMING_PLAIN)

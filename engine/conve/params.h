@@ -71,7 +71,7 @@ struct conve_param_dims {
     size_t at[CONVE_DIMS_MAX], n_dims, n_elements;
 };
 
-/* NULL for a norm's parameter in NAMING_PYKEEN_BARE. */
+/* Returns NULL for a norm's parameter in NAMING_PYKEEN_BARE. */
 const char *conve_param_name(enum conve_param param, enum conve_naming naming);
 bool conve_param_is_norm(enum conve_param param);
 /* The trained parameters that a model of the shape has. */
@@ -80,14 +80,15 @@ conve_params conve_params_all(const struct conve_shape *shape);
 struct conve_param_dims conve_param_dims(const struct conve_shape *shape, enum conve_param param);
 
 /*
- * A set by names, separated by commas: a whole name of either naming ("fc.weight"), a module
- * ("fc", "bn2"), "embeddings" (both tables and the bias), "all". ERR_USAGE lists the names.
+ * Parses a set of names, separated by commas: a whole name of either naming ("fc.weight"), a module
+ * ("fc", "bn2"), "embeddings" (both tables and the bias), "all". The text of ERR_USAGE lists the
+ * names.
  */
 MUST_CHECK int conve_params_parse(const struct conve_shape *shape, struct str text,
                                   conve_params *out, struct err *err);
 /*
- * The n last layers, counted from the score: bn2, fc, bn1, conv1, bn0, embeddings. ERR_USAGE if n
- * is 0 or the model has fewer layers.
+ * Takes the n last layers, counted from the score: bn2, fc, bn1, conv1, bn0, embeddings. ERR_USAGE
+ * if n is 0 or the model has fewer layers.
  */
 MUST_CHECK int conve_params_last(const struct conve_shape *shape, size_t n, conve_params *out,
                                  struct err *err);
@@ -99,6 +100,6 @@ MUST_CHECK int conve_params_last(const struct conve_shape *shape, size_t n, conv
  */
 conve_params conve_params_last_listed(const struct conve_shape *shape, enum conve_naming naming,
                                       size_t n);
-/* Their names, separated by ", ". */
+/* Adds the names of the parameters, separated by ", ". */
 void conve_params_format(const struct conve_shape *shape, conve_params params,
                          enum conve_naming naming, struct buf *out);

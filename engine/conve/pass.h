@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The forward and backward pass of a batch of triples through a model that stays as it is: batch
- * norm uses its running statistics, and gradients are dense, of every parameter. Training has a
+ * The forward and backward pass of a batch of triples through a model that does not change: batch
+ * norm uses its running statistics, and gradients are dense, for every parameter. Training has a
  * pass of its own (train/step.h).
  */
 #pragma once
@@ -12,7 +12,7 @@
 struct conve_pass {
     const struct num_backend *be;
     const struct conve_weights *weights;
-    const struct triple *triples; /* of the last conve_forward() */
+    const struct triple *triples; /* the triples of the last conve_forward() */
     size_t n, n_max;
     /* n rows each; x as in shape.h. */
     void *image, *normed, *maps, *features, *fc, *x;
@@ -26,12 +26,15 @@ void conve_pass_release(struct conve_pass *pass);
 
 /* The caller has checked the indices. */
 void conve_forward(struct conve_pass *pass, const struct triple *triples, size_t n);
-/* The score of each triple; with is_all its score with each entity as tail, n x n_entities. */
+/*
+ * Computes the score of each triple; with is_all its score with each entity as tail, n x
+ * n_entities.
+ */
 void conve_scores(const struct conve_pass *pass, bool is_all, void *out);
 
 /*
- * slope: d loss / d score, laid out as conve_scores() lays out the scores. The gradients of the
- * tables (embeddings, entity bias) are added to, all others are set.
+ * slope: d loss / d score, laid out as conve_scores() lays out the scores. Gradients are added to
+ * those of the tables (embeddings, entity bias); all other gradients are set.
  */
 void conve_backward(const struct conve_pass *pass, bool is_all, const void *slope,
                     struct conve_gradients *gradients);

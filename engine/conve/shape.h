@@ -20,19 +20,19 @@
 #include "base/err.h"
 
 enum conve_layout {
-    LAYOUT_AUTO, /* only in requests: whichever fits */
+    LAYOUT_AUTO, /* only in requests: the layout that fits */
     LAYOUT_WIDTH,
     LAYOUT_HEIGHT
 };
 
 struct conve_shape {
     size_t n_entities, n_relations; /* rows of the tables */
-    size_t height, width;           /* of one embedding; dim = height x width */
+    size_t height, width;           /* of the image of one embedding; dim = height x width */
     size_t n_filters, kernel_height, kernel_width;
     enum conve_layout layout;
     bool has_entity_bias;
     double bn_eps;
-    bool lacks_norms; /* norms are identities, and no parameters */
+    bool lacks_norms; /* norms change nothing, and have no parameters */
 };
 
 static inline size_t conve_dim(const struct conve_shape *shape)
@@ -55,7 +55,7 @@ static inline size_t conve_image_size(const struct conve_shape *shape)
     return 2 * shape->height * shape->width;
 }
 
-/* Of one filter's map. */
+/* The height and width of one filter's map. */
 static inline size_t conve_map_height(const struct conve_shape *shape)
 {
     return conve_image_height(shape) - shape->kernel_height + 1;
@@ -76,7 +76,7 @@ static inline size_t conve_kernel_size(const struct conve_shape *shape)
     return shape->kernel_height * shape->kernel_width;
 }
 
-/* "width" and "height"; NULL for LAYOUT_AUTO. */
+/* Returns "width" or "height"; NULL for LAYOUT_AUTO. */
 const char *conve_layout_name(enum conve_layout layout);
 /* ERR_DATA: a size is zero, a kernel is larger than the image, or a product does not fit. */
 MUST_CHECK int conve_shape_check(const struct conve_shape *shape, struct err *err);

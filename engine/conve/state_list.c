@@ -40,7 +40,10 @@ static bool is_variance(enum conve_param param)
     return param == PARAM_BN0_VAR || param == PARAM_BN1_VAR || param == PARAM_BN2_VAR;
 }
 
-/* r and n / 2 + r become 2 r and 2 r + 1, as PyKEEN numbers a relation and its inverse. */
+/*
+ * Returns a copy in which r and n / 2 + r have become 2 r and 2 r + 1, as PyKEEN numbers a relation
+ * and its inverse.
+ */
 static float *relations_woven(const struct conve *model)
 {
     size_t n = model->shape.n_relations / 2, dim = conve_dim(&model->shape);

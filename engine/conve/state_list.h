@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model as state_dict() of its torch module lists it: every parameter and statistic in the module's order, with the
- * counts that torch's norms keep.
+ * A model as state_dict() of its torch module lists it: every parameter and statistic in the
+ * module's order, with the counts that torch's norms keep.
  */
 #pragma once
 
@@ -24,6 +24,9 @@ struct state_list {
     float *owned[2]; /* only in PyKEEN's form: renumbered relations, and an entity bias of zeros */
 };
 
-/* With plain names, or for a model with LAYOUT_HEIGHT with PyKEEN's. The model is borrowed. */
+/*
+ * The list has plain names, or with is_pykeen PyKEEN's names; the model then has LAYOUT_HEIGHT. The
+ * model is borrowed.
+ */
 void state_list_init(struct state_list *list, const struct conve *model, bool is_pykeen);
 void state_list_release(struct state_list *list);

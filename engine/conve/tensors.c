@@ -74,7 +74,7 @@ static float float_of_bits(uint32_t bits)
     return value;
 }
 
-/* IEEE 754 binary16. */
+/* Converts IEEE 754 binary16. */
 static float float_of_half(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 0x1f;

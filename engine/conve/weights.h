@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model's parameters in the type that is computed in, and the factors of its batch norms.
+ * A model's parameters in the type of the computation, and the factors of its batch norms.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ enum conve_norm {
 struct conve_weights {
     struct conve_shape shape;
     enum num_dtype dtype;
-    const void *at[PARAM_N]; /* on the host in float32: the model's own, borrowed */
+    const void *at[PARAM_N]; /* on the host in float32 this is the model's own array, borrowed */
     void *inv_std[NORM_N];   /* 1 / sqrt(running variance + eps) */
     void *owned[PARAM_N];
 };
@@ -25,15 +25,18 @@ struct conve_weights {
 /* The parameters of a norm: weight, bias, mean, var. */
 struct conve_norm_params {
     enum conve_param weight, bias, mean, var;
-    size_t channels, places; /* of one sample */
+    size_t channels, places; /* numbers of one sample */
 };
 struct conve_norm_params conve_norm_params(const struct conve_shape *shape, enum conve_norm norm);
 
-/* In memory of the host. */
+/* Keeps the weights in memory of the host. */
 void conve_weights_init(struct conve_weights *weights, const struct conve *model,
                         enum num_dtype dtype);
 void conve_weights_release(struct conve_weights *weights);
-/* In memory of a backend; for a host backend as conve_weights_init(). ERR_UNAVAILABLE: no room. */
+/*
+ * Keeps the weights in memory of a backend; does the same as conve_weights_init() for a host
+ * backend. ERR_UNAVAILABLE: the backend has no room.
+ */
 MUST_CHECK int conve_weights_open(struct conve_weights *weights, const struct conve *model,
                                   enum num_dtype dtype, const struct num_backend *be,
                                   struct err *err);

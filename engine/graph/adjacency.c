@@ -37,7 +37,7 @@ static bool is_new_edge(const struct pair *pairs, size_t i)
     return i == 0 || pairs[i].low != pairs[i - 1].low || pairs[i].high != pairs[i - 1].high;
 }
 
-/* Which triples each edge has, and in begins[e + 1] how many edges entity e has. */
+/* Collects the triples of each edge, and counts in begins[e + 1] the edges of entity e. */
 static void edges_collect(struct adjacency *adjacency, const struct pair *pairs, size_t n_triples)
 {
     for (size_t i = 0; i < n_triples; i++) {
@@ -53,8 +53,9 @@ static void edges_collect(struct adjacency *adjacency, const struct pair *pairs,
 }
 
 /*
- * The lower neighbours of all entities first and then the higher ones, each in the order of the edges: that is
- * ascending, because the edges are in order of their lower end and then of their higher one.
+ * Puts the lower neighbours of all entities first and then the higher ones, each in the order of
+ * the edges. The result is ascending, because the edges are in order of their lower end and then of
+ * their higher one.
  */
 static void neighbours_fill(struct adjacency *adjacency, const struct pair *pairs)
 {

@@ -22,10 +22,14 @@ struct neighbour {
 
 struct adjacency {
     size_t n_entities, n_edges;
-    /* Of entity e: from begins[e] to begins[e + 1], ascending; e itself once if it has a loop. */
+    /*
+     * The neighbours of entity e are at begins[e] to begins[e + 1], ascending; e itself is there
+     * once if it has a loop.
+     */
     struct neighbour *neighbours;
     uint64_t *begins;      /* n_entities + 1 */
-    uint32_t *triples;     /* of edge i: from edge_begins[i] to edge_begins[i + 1], ascending */
+    uint32_t *triples;     /* the triples of edge i are at edge_begins[i] to edge_begins[i + 1],
+                            * ascending */
     uint32_t *edge_begins; /* n_edges + 1 */
 };
 

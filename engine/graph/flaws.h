@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What is wrong with a file's lines: counted by kind, with the number and the text of the first
- * line. A line with a flaw is left out. A note means no loss, but the user should know of it.
+ * such line. A line with a flaw is left out. A note is about something by which nothing is lost,
+ * but of which the user should know.
  */
 #pragma once
 
@@ -33,8 +34,9 @@ enum {
 
 struct flaws {
     struct flaw_count {
-        uint64_t count, line;           /* line: the first one's, from 1 */
-        char example[FLAW_EXAMPLE_MAX]; /* the beginning of what was found there; may be empty */
+        uint64_t count, line;           /* line: the number of the first such line, from 1 */
+        char example[FLAW_EXAMPLE_MAX]; /* the beginning of the text that was found there; may be
+                                         * empty */
     } of[FLAW_N];
 };
 

@@ -5,7 +5,7 @@
 
 #include "base/xalloc.h"
 
-/* Three keys compared one after the other. */
+/* Compares three keys one after the other. */
 static int compare(const uint32_t a[3], const uint32_t b[3])
 {
     for (size_t i = 0; i < 3; i++)
@@ -52,7 +52,7 @@ void known_release(struct known *known)
     *known = (struct known){0};
 }
 
-/* The first place whose triple is not before `bound`. */
+/* Returns the first place whose triple is not before `bound`. */
 static size_t place_of(const struct triple *at, size_t n, struct triple bound, order_fn *order)
 {
     size_t low = 0, high = n;

@@ -12,7 +12,7 @@
 struct labels {
     struct buf text;
     struct label {
-        uint64_t begin; /* in text */
+        uint64_t begin; /* in `text` */
         uint32_t len;
         bool is_there;
     } * at;
@@ -30,23 +30,26 @@ void labels_release(struct labels *labels);
 bool labels_get(const struct labels *labels, size_t index, struct str *text);
 
 /*
- * node_name_dict: lines of `readable name<TAB>index`. A name may have several indices. If an index
- * has several names, the last one counts.
+ * Reads a node_name_dict: lines of `readable name<TAB>index`. A name may have several indices. If
+ * an index has several names, the last one counts.
  */
 MUST_CHECK int labels_read_names(struct labels *labels, const char *path, size_t n_entities,
                                  bool is_lenient, struct flaws *flaws, struct err *err);
 
 /*
- * edge_map.json: {"<JSON text with a member predicate>": "<name of a relation>", …}; the label is
- * the predicate. Members whose key has no predicate, or whose value is no relation of the
+ * Reads an edge_map.json: {"<JSON text with a member predicate>": "<name of a relation>", …}. The
+ * label is the predicate. Members whose key has no predicate, or whose value is no relation of the
  * dictionary, are counted in *n_strangers.
  */
 MUST_CHECK int labels_read_edge_map(struct labels *labels, const char *path,
                                     const struct name_index *relations, uint64_t *n_strangers,
                                     struct err *err);
-/* As labels_read_edge_map(), for a text that was read. */
+/* Like labels_read_edge_map(), for a text that was read before. */
 MUST_CHECK int labels_parse_edge_map(struct labels *labels, struct str text,
                                      const struct name_index *relations, uint64_t *n_strangers,
                                      struct err *err);
-/* Adds the member `predicate` of a JSON object to out; false if text is no object with one. */
+/*
+ * Adds the member `predicate` of a JSON object to out. Returns false if the text is no object with
+ * this member.
+ */
 bool predicate_of(struct str text, struct buf *out);

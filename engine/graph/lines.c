@@ -43,7 +43,7 @@ static int piece_read(struct lines *lines, struct err *err)
     return 0;
 }
 
-/* The line without a byte-order mark and without the CR of CRLF. */
+/* Returns the line without a byte-order mark and without the CR of CRLF. */
 static struct str line_clean(struct lines *lines, struct str line)
 {
     if (lines->number == 1) {

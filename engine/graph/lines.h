@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A text file line by line, read in pieces: memory grows with the longest line only, whose length
- * is bounded. Lines are UTF-8; their ends (LF or CRLF) and a byte-order mark at the beginning are
- * no part of them.
+ * Reads a text file line by line, in pieces: memory grows with the longest line only, whose length
+ * is bounded. Lines are UTF-8. The ends of lines (LF or CRLF) and a byte-order mark at the
+ * beginning of the file are no part of them.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ struct lines {
     int fd;
     struct buf pending;
     size_t at;       /* where the next line begins in pending */
-    uint64_t number; /* of the line that was given last, from 1 */
+    uint64_t number; /* the number of the line that was given last, from 1 */
     uint64_t n_crlf, first_crlf;
     bool has_mark, is_at_end;
 };

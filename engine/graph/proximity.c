@@ -13,9 +13,9 @@ enum degree {
     DEGREE_ENOUGH
 };
 
-/* The entities within n_hops of one end, and how far they are. */
+/* The entities within n_hops of one end, and their distances from it. */
 struct ball {
-    uint32_t *distances; /* of all entities; UNREACHED outside the ball */
+    uint32_t *distances; /* the distances of all entities; UNREACHED outside the ball */
     uint32_t *entities;  /* in order of their distance */
     size_t n;
 };
@@ -24,7 +24,7 @@ struct proximity {
     const struct adjacency *adjacency;
     struct proximity_opts opts;
     struct ball head, tail;
-    uint8_t *degrees; /* by entity: an enum degree, for the current balls */
+    uint8_t *degrees; /* by entity: an enum degree, for the current two balls */
     uint32_t *kept;
     size_t n_kept, cap;
 };
@@ -56,7 +56,7 @@ static void ball_fill(struct ball *ball, const struct adjacency *graph, uint32_t
     }
 }
 
-/* Takes time in proportion to the ball, not to the graph. */
+/* This takes time in proportion to the ball, not to the graph. */
 static void ball_empty(struct ball *ball, uint8_t *degrees)
 {
     for (size_t i = 0; i < ball->n; i++) {
@@ -156,7 +156,8 @@ static void edge_keep(struct proximity *p, uint32_t edge)
 }
 
 /*
- * For a kept entity: keeps its edges to entities that are not below it, so each edge is seen once.
+ * Keeps the edges of a kept entity to entities that are not below it, so that each edge is seen
+ * once.
  */
 static void entity_edges(struct proximity *p, struct triple test, uint32_t entity)
 {

@@ -34,5 +34,8 @@ struct proximity;
 struct proximity *proximity_new(const struct adjacency *adjacency,
                                 const struct proximity_opts *opts);
 void proximity_free(struct proximity *proximity);
-/* The indices of the kept training triples, ascending: a new array, or NULL if there are none. */
+/*
+ * Returns the indices of the kept training triples, ascending: a new array, or NULL if there are
+ * none.
+ */
 uint32_t *proximity_filter(struct proximity *proximity, struct triple test, size_t *n_kept);

@@ -15,7 +15,7 @@ static uint32_t answer_of(enum rank_side side, struct triple triple)
     return side == SIDE_TAIL ? triple.tail : triple.head;
 }
 
-/* How many entities have a better score than the answer, and how many the same score. */
+/* How many entities have a better score than the answer, and how many have the same score. */
 struct standing {
     uint64_t n_better, n_equal;
 };
@@ -52,7 +52,7 @@ int rank_of(const float *scores, size_t n_entities, uint32_t answer, enum rank_s
     return 0;
 }
 
-/* Adds to sums, which metrics_finish() turns into means. */
+/* Adds a rank to sums, which metrics_finish() turns into means. */
 static void metrics_add(struct rank_metrics *metrics, double rank)
 {
     static const unsigned hits_at[] = RANK_HITS_AT;
@@ -82,7 +82,7 @@ static struct known_answers answers_known(const struct known *known, enum rank_s
                              : known_heads(known, question.relation, question.tail);
 }
 
-/* Ranks tests [first, first + n); `scores` begins with those of test `first`, ranks too. */
+/* Ranks tests [first, first + n). `scores` and `ranks` begin with those of test `first`. */
 static int stretch_rank(const struct ranks_opts *opts, enum rank_side side,
                         const struct triple *tests, size_t first, size_t n, const float *scores,
                         double *ranks, struct err *err)
@@ -108,7 +108,7 @@ static bool is_own(const struct ranks_opts *opts, size_t stretch)
     return !opts->shared || stretch % opts->shared->n_parts == opts->shared->part;
 }
 
-/* The ranks of all sides, one side behind the other. */
+/* Computes the ranks of all sides, one side after the other. */
 static int ranks_make(const struct ranks_opts *opts, const struct triple *tests, size_t n_tests,
                       rank_score_fn *score, void *context, double *ranks, struct err *err)
 {

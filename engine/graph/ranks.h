@@ -46,12 +46,16 @@ struct rank_metrics {
 typedef int rank_score_fn(void *context, enum rank_side side, const struct triple *questions,
                           size_t n, float *scores, struct err *err);
 
-/* Several processes that rank the same tests, each a part of them; all call ranks_run() alike. */
+/*
+ * Several processes that rank the same tests, each process a part of them. All call ranks_run()
+ * with the same arguments.
+ */
 struct ranks_shared {
-    uint32_t part, n_parts; /* of this process, from 0 */
+    uint32_t part, n_parts; /* the part of this process, from 0 */
     /*
-     * Sums n numbers over the processes, of which all but one are 0 at each place. A process that
-     * was told to stop has ERR_STOPPED in rc; returns the same to all: 0, or why not.
+     * Sums n numbers over the processes, of which at each place all but one are 0. A process that
+     * was told to stop has ERR_STOPPED in rc. Returns the same to all: 0, or the reason of the
+     * failure.
      */
     int (*join)(void *context, int rc, double *ranks, size_t n, struct err *err);
     void *context;
@@ -59,12 +63,14 @@ struct ranks_shared {
 
 struct ranks_opts {
     size_t n_entities;
-    const struct known *known; /* all true triples, tests included; NULL: unfiltered */
+    const struct known *known; /* all true triples, tests included; NULL: ranks are not filtered */
     enum rank_ties ties;
     bool tails_only;
-    const struct ranks_shared *shared; /* NULL: this process ranks all; else `each` must be NULL */
-    size_t questions_at_once;          /* 0: 256; n_entities scores of each are in memory */
-    /* By side and test, filled by ranks_run(): rank and score of the answer. May be NULL. */
+    const struct ranks_shared *shared; /* NULL: this process ranks all tests; otherwise `each`
+                                        * must be NULL */
+    size_t questions_at_once;          /* 0: 256; n_entities scores of each question are in
+                                        * memory */
+    /* Rank and score of the answer by side and test, filled by ranks_run(). May be NULL. */
     struct rank_each {
         double rank, score;
     } * each[SIDE_N];
@@ -77,14 +83,17 @@ struct ranks_opts {
 };
 
 /*
- * The rank of entity `answer` by `scores`, from 1; other entities in `known` are passed over. With
- * TIES_MEAN the rank may be halfway between two whole numbers. ERR_DATA if a score is NaN.
+ * Computes the rank of entity `answer` by `scores`, from 1; other entities in `known` are passed
+ * over. With TIES_MEAN the rank may be halfway between two whole numbers. ERR_DATA if a score is
+ * NaN.
  */
 MUST_CHECK int rank_of(const float *scores, size_t n_entities, uint32_t answer, enum rank_side side,
                        struct known_answers known, enum rank_ties ties, double *rank,
                        struct err *err);
 
-/* Metrics of tails, of heads (n 0 with tails_only) and, at SIDE_N, of both together. */
+/*
+ * Computes the metrics of tails, of heads (n 0 with tails_only) and, at SIDE_N, of both together.
+ */
 MUST_CHECK int ranks_run(const struct ranks_opts *opts, const struct triple *tests, size_t n_tests,
                          rank_score_fn *score, void *context,
                          struct rank_metrics metrics[SIDE_N + 1], struct err *err);

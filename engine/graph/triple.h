@@ -11,5 +11,7 @@ struct triple {
 };
 
 enum {
-    TRIPLE_IDS = sizeof(struct triple) / sizeof(uint32_t) /* from one head to the next */
+    TRIPLE_IDS = sizeof(struct triple) / sizeof(uint32_t) /* the distance from one head to the
+                                                           * next in an array of triples, in
+                                                           * indices */
 };

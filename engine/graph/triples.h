@@ -25,18 +25,18 @@ void triples_add(struct triples *triples, struct triple triple);
 
 /* Sorts by the indices of head, relation and tail, and keeps each triple once. */
 void triples_sort_unique(struct triples *triples);
-/* Of the triples and their order; not for adversaries. */
+/* A hash of the triples in their order; not safe against adversaries. */
 uint64_t triples_hash(const struct triples *triples);
 
 struct triples_opts {
     struct name_index *entities, *relations;
     bool makes_names; /* new names are added; if false, their lines have a flaw */
-    bool is_lenient;  /* lines with flaws are left out, instead of failing */
+    bool is_lenient;  /* lines with flaws are left out; if false, they are an error */
 };
 
 /*
- * Adds the triples of a file. What is wrong with lines is counted in `flaws`. ERR_DATA if lines are
- * left out and is_lenient is false, or if there is no triple.
+ * Adds the triples of a file. Lines with flaws are counted in `flaws`. ERR_DATA if lines are left
+ * out and is_lenient is false, or if there is no triple.
  */
 MUST_CHECK int triples_read(struct triples *triples, const char *path,
                             const struct triples_opts *opts, struct flaws *flaws, struct err *err);

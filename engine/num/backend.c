@@ -53,7 +53,7 @@ void num_close(struct num_backend *be)
 {
     if (be->close)
         be->close(be);
-    /* Libraries stay loaded: some cannot unload their threads and tables. */
+    /* Libraries stay loaded, because some cannot unload their threads and tables. */
     free(be->library);
     *be = (struct num_backend){0};
 }

@@ -30,7 +30,7 @@ static inline size_t num_bytes(enum num_dtype dtype)
     return dtype == NUM_F64 ? sizeof(double) : sizeof(float);
 }
 
-/* Element `index` of an array. */
+/* Returns element `index` of an array. */
 static inline void *num_at(enum num_dtype dtype, void *array, size_t index)
 {
     return (char *)array + index * num_bytes(dtype);
@@ -126,7 +126,7 @@ struct num_multiply {
 
 /*
  * Binary cross entropy of a score's sigmoid, for labels in [0, 1]: loss = softplus(score) - label
- * score, slope = sigmoid(score) - label, exact for large |score| too.
+ * score, slope = sigmoid(score) - label. Both are exact for large |score| as well.
  */
 struct num_logistic {
     enum num_dtype dtype;
@@ -331,27 +331,31 @@ struct num_round {
 /*
  * An open backend. Operations are called as be->gemm(be, &op), by any number of threads.
  *
- * The arrays that an operation reads and writes, indices as well, lie in memory of `allocate`. That
- * is memory of the host, or with is_device memory that only operations and the functions below may
- * touch. Descriptors lie in memory of the host. The calls of a thread take effect in order. The
- * results of a thread may be used by other threads once it has returned from `wait`.
+ * The arrays that an operation reads and writes, including indices, lie in memory of `allocate`.
+ * That is memory of the host, or with is_device memory that only operations and the functions below
+ * may touch. Descriptors lie in memory of the host. The calls of a thread take effect in order.
+ * Other threads may use the results of a thread once it has returned from `wait`.
  */
 struct num_backend {
     const char *name;
     char description[96];                  /* library or device: "OpenBLAS 0.3.21 ..." */
-    void *library;                         /* data of the backend; num_close() frees it */
-    void (*close)(struct num_backend *be); /* releases the rest; may be NULL */
+    void *library;                         /* the backend's data, which num_close() frees */
+    void (*close)(struct num_backend *be); /* releases all other resources; may be NULL */
     bool is_device;
-    /* ERR_UNAVAILABLE: less than that is free; asking for less may succeed. Never on the host. */
+    /*
+     * ERR_UNAVAILABLE: less memory than that is free; a smaller request may succeed. A host backend
+     * never fails.
+     */
     int (*allocate)(const struct num_backend *be, size_t bytes, void **out, struct err *err);
     void (*release)(const struct num_backend *be, void *at); /* at may be NULL */
-    uint64_t (*memory_free)(const struct num_backend *be);   /* bytes; NULL: a host backend */
-    /* `from` may be changed at once. */
+    uint64_t (*memory_free)(const struct num_backend *be);   /* free memory in bytes; NULL: a
+                                                              * host backend */
+    /* The caller may change `from` as soon as this returns. */
     void (*upload)(const struct num_backend *be, void *to, const void *from, size_t bytes);
     void (*copy)(const struct num_backend *be, void *to, const void *from, size_t bytes);
     void (*fill_zero)(const struct num_backend *be, void *at, size_t bytes);
     /*
-     * Both wait for the calls of the thread. ERR_FAILED says what went wrong first since the
+     * Both wait for the calls of the thread. The text of ERR_FAILED is the first failure since the
      * backend was opened.
      */
     int (*download)(const struct num_backend *be, void *to, const void *from, size_t bytes,
@@ -380,18 +384,18 @@ struct num_backend {
     void (*round)(const struct num_backend *be, const struct num_round *op);
 };
 
-/* Host backends first, the fastest of them first: num_open() tries them in this order. */
+/* The host backends, the fastest of them first: num_open() tries them in this order. */
 #define NUM_BACKENDS(X) X(blas) X(ref) X(cuda)
 
 /*
  * Opens a host backend by name; NULL: the fastest that works here. ERR_USAGE: there is no such
- * backend, or it computes on a device. ERR_UNAVAILABLE: its library is not here. To be called only
- * while no other thread reads the environment, which `blas` changes for a moment.
+ * backend, or it computes on a device. ERR_UNAVAILABLE: its library is not installed here. To be
+ * called only while no other thread reads the environment, which `blas` changes for a moment.
  */
 MUST_CHECK int num_open(struct num_backend *be, const char *name, struct err *err);
 /*
- * As num_open(), but opens backends of a device as well: for callers that keep all arrays in memory
- * of `allocate`. ERR_UNAVAILABLE also says what is missing.
+ * Like num_open(), but opens backends of a device as well: for callers that keep all arrays in
+ * memory of `allocate`. The text of ERR_UNAVAILABLE says what is missing.
  */
 MUST_CHECK int num_open_any(struct num_backend *be, const char *name, struct err *err);
 void num_close(struct num_backend *be);

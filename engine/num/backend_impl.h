@@ -9,6 +9,9 @@ NUM_BACKENDS(X)
 
 /* Sets the functions for memory of a host backend. */
 void num_host_memory(struct num_backend *be);
-/* num_round on the host, and a product with `rounds`: rounded copies, multiplied by be->gemm. */
+/*
+ * num_round on the host; and a product with `rounds`, which rounds copies and multiplies them by
+ * be->gemm.
+ */
 void num_host_round(const struct num_backend *be, const struct num_round *op);
 void num_gemm_rounded(const struct num_backend *be, const struct num_gemm *op);

@@ -41,7 +41,7 @@ struct blas {
     sgemm_fn *sgemm;
     dgemm_fn *dgemm;
     const struct num_fast *fast;
-    struct num_backend ref; /* for all other operations and sizes */
+    struct num_backend ref; /* the backend for all other operations and sizes */
 };
 
 static int transposed(bool trans)
@@ -99,7 +99,7 @@ static void blas_conv_back(const struct num_backend *be, const struct num_conv_b
         blas->ref.conv_back(&blas->ref, op);
 }
 
-/* In float32 by vectors, in float64 by ref. */
+/* Computes float32 by vectors, and float64 by ref. */
 #define FAST_IN_F32(name)                                                              \
     static void blas_##name(const struct num_backend *be, const struct num_##name *op) \
     {                                                                                  \
@@ -116,7 +116,7 @@ FAST_IN_F32(norm)
 FAST_IN_F32(norm_stats)
 FAST_IN_F32(norm_back)
 
-/* A variable that is set while the library is being loaded, unless the user has set it. */
+/* A variable that is set while the library is being loaded, unless the user has set it already. */
 struct lent_env {
     const char *name, *value;
     bool is_ours;
@@ -134,7 +134,9 @@ static const char *core_type(void)
     return NULL;
 }
 
-/* The system's OpenBLAS, or the one that pip installs with muster-kge, whose names have a prefix. */
+/*
+ * The system's OpenBLAS, or the one that pip installs with muster-kge, whose names have a prefix.
+ */
 struct library {
     char *path;
     const char *prefix;
@@ -206,7 +208,8 @@ int num_open_blas(struct num_backend *be, struct err *err)
 {
     struct library library = library_find();
     cleanup_free char *path = library.path;
-    void *loaded = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* by an earlier opening */
+    void *loaded = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* the library, if it was loaded when a
+                                                          * backend was opened before */
     struct blas blas = {.handle = library_load(path), .fast = num_fast_choose()};
     if (!blas.handle)
         return fail(err, ERR_UNAVAILABLE,

@@ -12,14 +12,14 @@
 #include "num/vec.h"
 
 enum {
-    FILTERS = 4, /* at a time */
-    TAPS = 3,    /* elements of a kernel at a time */
+    FILTERS = 4, /* filters that are computed at a time */
+    TAPS = 3,    /* elements of a kernel that are computed at a time */
     PAD = 2 * LANES,
     ROW_MAX = CONV_FAST_IMAGE_MAX + PAD,
     SPREAD_MAX = 2 * CONV_FAST_IMAGE_MAX + PAD
 };
 
-/* What all samples and filters share. */
+/* The sizes that all samples and filters share. */
 struct places {
     size_t map_h, map_w, width, image, n_flat, kernel;
     size_t offset[CONV_FAST_KERNEL_MAX], offset_last;
@@ -53,7 +53,7 @@ static void filters_scale(struct filters *filters, const float *weight, const fl
 
 /* ---- forward ---- */
 
-/* to[f][p] = bias[f] + sum over k of weight[f][k] x[p + offset[k]] */
+/* Computes to[f][p] = bias[f] + sum over k of weight[f][k] x[p + offset[k]]. */
 static inline void conv_filters(const struct places *at, const float *x,
                                 float (*weight)[CONV_FAST_KERNEL_MAX], const float *bias,
                                 float (*to)[ROW_MAX])
@@ -112,7 +112,9 @@ static void conv(const struct num_conv *op)
 
 /* ---- backward ---- */
 
-/* Writes dz at its places in the image; those between are zero already. Returns the sum of dz. */
+/*
+ * Writes dz at its places in the image; the places between are zero already. Returns the sum of dz.
+ */
 static inline float dz_spread(const struct places *at, const float *dy, const float *y, float *to)
 {
     vec sum = {0};
@@ -136,7 +138,7 @@ static inline float dz_spread(const struct places *at, const float *dy, const fl
 }
 
 /*
- * d_weight[f][k] += sum over p of dz[f][p] x[p + offset[k]], for up to TAPS elements of the
+ * Adds d_weight[f][k] += sum over p of dz[f][p] x[p + offset[k]], for up to TAPS elements of the
  * kernel.
  */
 static inline void weight_sums(const struct places *at, const float *x, float (*dz)[SPREAD_MAX],
@@ -161,7 +163,7 @@ static inline void weight_sums(const struct places *at, const float *x, float (*
             d_weight[f * at->kernel + k + t] += sum_of(sum[f][t]);
 }
 
-/* dx[q] += sum over f, k of weight[f][k] dz[f][q - offset[k]] */
+/* Adds dx[q] += sum over f, k of weight[f][k] dz[f][q - offset[k]]. */
 static inline void image_sums(const struct places *at, float (*weight)[CONV_FAST_KERNEL_MAX],
                               float (*dz)[SPREAD_MAX], float *dx)
 {
@@ -178,7 +180,10 @@ static inline void image_sums(const struct places *at, float (*weight)[CONV_FAST
     }
 }
 
-/* Zeroed once: samples do not write to the padding of x and dz, and dx is zeroed for each. */
+/*
+ * The room is zeroed once: samples do not write to the padding of x and dz, and dx is zeroed for
+ * each sample.
+ */
 struct back_room {
     struct filters filters;
     float x[ROW_MAX], dx[ROW_MAX], dz[FILTERS][SPREAD_MAX];

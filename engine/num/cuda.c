@@ -13,7 +13,10 @@
 #include "num/backend_impl.h"
 #include "num/cuda_module.h"
 
-/* The path in MUSTER_KGE_CUDA, or beside the program. A new string; NULL: it is not there. */
+/*
+ * Returns the path in MUSTER_KGE_CUDA, or the path beside the program; a new string. NULL: no
+ * module is there.
+ */
 static char *module_find(void)
 {
     const char *named = getenv("MUSTER_KGE_CUDA");

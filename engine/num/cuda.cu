@@ -18,10 +18,10 @@
 
 enum {
     GRID_BLOCKS_MAX = 1 << 16,
-    STAGE_BYTES = 1 << 20 /* of a thread, for small uploads on their way */
+    STAGE_BYTES = 1 << 20 /* memory of a thread for small uploads on their way */
 };
 
-/* The message of the first failure is kept, and download and wait return it. */
+/* The message of the first failure is kept. download and wait return it. */
 struct cuda {
     pthread_mutex_t lock;
     char broken[200];
@@ -141,7 +141,7 @@ static void *platform_workspace(const struct num_backend *be, size_t bytes)
     (void)be;
     if (bytes <= room.workspace_bytes)
         return room.workspace;
-    cudaFree(room.workspace); /* waits for the kernels that use it */
+    cudaFree(room.workspace); /* this waits for the kernels that use the workspace */
     room.workspace = NULL;
     room.workspace_bytes = 0;
     if (cudaMalloc(&room.workspace, bytes) != cudaSuccess) {
@@ -191,7 +191,8 @@ static int cuda_allocate(const struct num_backend *be, size_t bytes, void **out,
     if (rc == cudaSuccess)
         return 0;
     *out = NULL;
-    cudaGetLastError(); /* cleared: the caller is told, and may go on with less */
+    cudaGetLastError(); /* the error is cleared, because the caller is told and may go on with
+                         * less */
     if (rc != cudaErrorMemoryAllocation)
         check(be, rc, "memory of the GPU");
     char what[64];
@@ -218,7 +219,9 @@ static void transfer(const struct num_backend *be, void *to, const void *from, s
         check(be, cudaMemcpyAsync(to, from, bytes, kind, cudaStreamPerThread), "copying");
 }
 
-/* Room for some bytes on their way, which is not used again before the stream was waited for. */
+/*
+ * Returns room for some bytes on their way. It is not used again before the stream was waited for.
+ */
 static char *stage_of(const struct num_backend *be, size_t bytes)
 {
     if (!room.stage && cudaMallocHost((void **)&room.stage, STAGE_BYTES) != cudaSuccess) {
@@ -232,7 +235,7 @@ static char *stage_of(const struct num_backend *be, size_t bytes)
     return at;
 }
 
-/* What is small is copied first, so that nothing waits for the stream. */
+/* A small upload is copied first, so that nothing waits for the stream. */
 static void cuda_upload(const struct num_backend *be, void *to, const void *from, size_t bytes)
 {
     char *staged = bytes <= STAGE_BYTES ? stage_of(be, bytes) : NULL;

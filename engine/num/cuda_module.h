@@ -11,12 +11,12 @@
 #define CUDA_MODULE_OPEN "muster_kge_cuda_open"
 
 enum {
-    CUDA_MODULE_VERSION = 2 /* of num_backend and the descriptors */
+    CUDA_MODULE_VERSION = 2 /* the version of struct num_backend and of the descriptors */
 };
 
 /*
  * Opens the first of the visible devices. Returns 0; otherwise `reason` holds a sentence. Refuses a
- * caller of another version, or one whose table has another size.
+ * caller of another version, or a caller whose table has another size.
  */
 typedef int cuda_module_open_fn(struct num_backend *be, unsigned version, size_t table_bytes,
                                 char *reason, size_t reason_bytes);

@@ -12,11 +12,11 @@
 
 /*
  * e^x for x <= 0; an x below -87 is taken as -87, which gives about 1e-38. x = n ln 2 + r with |r|
- * <= ln 2 / 2; e^r is its series up to r^6 / 720, which is within 1.2e-7 of e^r for such r.
+ * <= ln 2 / 2; the series of e^r up to r^6 / 720 is within 1.2e-7 of e^r for such r.
  */
 static inline vec exp_of_negative(vec x)
 {
-    const vec zero = {0}, round = zero + 12582912.0f; /* 1.5 2^23: sums are rounded to integers */
+    const vec zero = {0}, round = zero + 12582912.0f; /* adding 1.5 2^23 rounds to integers */
     x = vec_where(x < -87.0f, zero - 87.0f, x);
     vec n = (x * 1.44269504f + round) - round;
     vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f; /* ln 2 in two parts */
@@ -39,8 +39,8 @@ enum {
 };
 
 struct bce_sums {
-    vec plain;   /* of max(s, 0) - label s */
-    vec product; /* of 1 + e, since the last log */
+    vec plain;   /* the sum of max(s, 0) - label s */
+    vec product; /* of the factors 1 + e since the last log */
     int n_factors;
     double loss;
 };
@@ -80,7 +80,7 @@ static inline float bce_one(struct bce_sums *sums, float score, double label, do
                    ((1 - label) * (s < 0 ? small : large) - label * (s < 0 ? large : small)));
 }
 
-/* Scores that all have the label `negative`. */
+/* Sums over scores that all have the label `negative`. */
 static inline void bce_run(struct bce_sums *sums, const struct num_bce *op, const float *score,
                            float *slope, size_t n)
 {

@@ -8,7 +8,7 @@
 #include "base/attr.h"
 #include "num/backend.h"
 
-/* Limits of the convolution, whose work space is on the stack; larger ones are left to ref. */
+/* Limits of the convolution, whose work space is on the stack; ref computes larger ones. */
 enum {
     CONV_FAST_IMAGE_MAX = 2048,
     CONV_FAST_KERNEL_MAX = 49,
@@ -27,5 +27,5 @@ struct num_fast {
 
 extern const struct num_fast num_fast_any, num_fast_avx2, num_fast_avx512;
 
-/* The table for the best instruction set of this processor. */
+/* Returns the table for the best instruction set of this processor. */
 const struct num_fast *num_fast_choose(void);

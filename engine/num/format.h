@@ -62,7 +62,7 @@ FORMAT_FUNCTION float format_round(enum num_format format, float x)
     return format == NUM_BF16 ? format_bf16(x) : format == NUM_FP16 ? format_fp16(x) : x;
 }
 
-/* The 16-bit encoding of a number that format_round() returned. */
+/* Returns the 16-bit encoding of a number that format_round() returned. */
 FORMAT_FUNCTION uint16_t format_encode(enum num_format format, float x)
 {
     uint32_t bits = format_bits(x), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
@@ -90,5 +90,5 @@ FORMAT_FUNCTION int format_shift(enum num_format format, float largest, int top)
 
 enum {
     FORMAT_TOP = 14,       /* a number that is rounded up stays below 65504 */
-    FORMAT_TOP_PACKED = 15 /* of rows that were rounded before: 11 bits below 2^16 */
+    FORMAT_TOP_PACKED = 15 /* for rows that were rounded before: 11 bits below 2^16 */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The 16-bit formats on the host. It cannot multiply in either of them: numbers are rounded, and
- * the products of rounded numbers are computed in float32.
+ * The 16-bit formats on the host. The host cannot multiply in either format: numbers are rounded,
+ * and the products of rounded numbers are computed in float32.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "num/backend_impl.h"
 #include "num/format.h"
 
-/* The largest finite magnitude, for fp16 only; magnitudes are ordered as their bits are. */
+/* Returns the largest finite magnitude, for fp16 only. Magnitudes are ordered as their bits are. */
 static float largest_of(enum num_format format, const float *x, size_t len)
 {
     int32_t largest = 0;
@@ -23,7 +23,7 @@ static float largest_of(enum num_format format, const float *x, size_t len)
     return format_float((uint32_t)largest);
 }
 
-/* fp16: multiplied by 2^shift, rounded, and divided again. */
+/* For fp16, numbers are multiplied by 2^shift, rounded, and divided again. */
 static void numbers_round(enum num_format format, int shift, const float *from, size_t len,
                           float *to)
 {
@@ -48,7 +48,9 @@ void num_host_round(const struct num_backend *be, const struct num_round *op)
 
 /* ---- products of factors that are not rounded yet ---- */
 
-/* A packed copy of n rows that lie `stride` apart, rounded with one shift for all of them. */
+/*
+ * Returns a packed copy of n rows that lie `stride` apart, rounded with one shift for all of them.
+ */
 static float *rounded_new(enum num_format format, const float *x, size_t n, size_t len,
                           size_t stride)
 {

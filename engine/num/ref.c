@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plain loops, for both types.
+ * The operations as plain loops, for float32 and float64.
  */
 #include <math.h>
 #include <string.h>

@@ -126,7 +126,7 @@ static void KERNEL(conv)(const struct num_conv *op)
                 }
 }
 
-/* One filter of one sample. */
+/* Computes one filter of one sample. */
 static void KERNEL(conv_back_one)(const struct num_conv_back *op, size_t i, size_t f,
                                   REAL *d_weight, REAL *d_sum)
 {
@@ -250,7 +250,10 @@ static void KERNEL(norm_stats)(const struct num_norm_stats *op)
     }
 }
 
-/* Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979 */
+/*
+ * Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+ * variances", 1979
+ */
 static void KERNEL(norm_merge)(const struct num_norm_merge *op)
 {
     const REAL *means = op->means, *vars = op->vars;
@@ -273,7 +276,7 @@ static void KERNEL(norm_merge)(const struct num_norm_merge *op)
     }
 }
 
-/* Sums of one channel of one sample. */
+/* Adds the sums of one channel of one sample. */
 static void KERNEL(norm_back_sums)(const struct num_norm_back *op, size_t i, size_t c,
                                    double *d_weight, double *d_bias)
 {
@@ -343,7 +346,7 @@ static void KERNEL(bce)(const struct num_bce *op)
             bool is_positive = next < end && *next == op->first + j;
             double label = is_positive ? op->positive : op->negative;
             double s = (double)score[j], e = exp(-fabs(s)), other = e / (1 + e);
-            /* Neither is computed as 1 minus the other, which would lose digits. */
+            /* Neither number is computed as 1 minus the other, which would lose digits. */
             double sigmoid = s < 0 ? other : 1 / (1 + e), complement = s < 0 ? 1 / (1 + e) : other;
             loss += fmax(s, 0) + log1p(e) - label * s;
             slope[j] = (REAL)(op->factor * ((1 - label) * sigmoid - label * complement));

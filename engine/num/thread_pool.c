@@ -37,13 +37,13 @@ struct thread_pool {
     pthread_cond_t work_came; /* there is work, or the pool is closed */
     pthread_cond_t changed;   /* `next_handed_over`, `rc` or `n_at_work` changed */
     bool is_closed;
-    uint64_t n_works;           /* so far */
-    const atomic_bool *is_told; /* to stop; may be NULL */
+    uint64_t n_works;           /* works so far */
+    const atomic_bool *is_told; /* set when the pool is told to stop; may be NULL */
 
-    /* Of the current work. */
+    /* The current work. */
     const struct thread_pool_work *work;
     unsigned n_at_work;
-    size_t next_piece, next_handed_over; /* pieces */
+    size_t next_piece, next_handed_over; /* numbers of pieces */
     int rc;
     struct err *err;
 };
@@ -128,7 +128,10 @@ uint64_t thread_pool_addresses_free(void)
     return limit.rlim_cur - MIN(used, (uint64_t)limit.rlim_cur);
 }
 
-/* Half of the free address space is left to the data that the threads work on. */
+/*
+ * Returns how many threads the free address space allows. Half of it is left to the data that the
+ * threads work on.
+ */
 static unsigned threads_max(void)
 {
     uint64_t fit = 1 + thread_pool_addresses_free() / 2 / THREAD_ROOM_BYTES;

@@ -30,7 +30,7 @@ static inline float sum_of(vec v)
     return at[0];
 }
 
-/* max(v, 0); NaN stays NaN. */
+/* Returns max(v, 0); NaN stays NaN. */
 static inline vec positive(vec v)
 {
     return (vec)((vec_int)v & ~(v < 0));

@@ -17,14 +17,14 @@ enum {
 };
 
 /*
- * Gradients are nearly orthogonal at times. Where an influence is below this share of the product
- * of their lengths, the error is measured by that share.
+ * Gradients are nearly orthogonal at times. If an influence is below this share of the product of
+ * the gradients' lengths, the error is measured by that share.
  */
 static const double near_zero = 1e-2;
 
 struct explicit
 {
-    struct num_backend be; /* ref */
+    struct num_backend be; /* the backend ref */
     const struct tracin_opts *opts;
 };
 
@@ -63,7 +63,7 @@ static double gradients_dot(const struct explicit *explicit, const struct conve_
 }
 
 struct expected {
-    /* By the learning rate; lengths: the product of both gradients' lengths. */
+    /* Both are times the learning rate. lengths: the product of both gradients' lengths. */
     double value, lengths;
 };
 

@@ -8,19 +8,20 @@ struct job {
     const struct factor_plan *plan;
     const struct conve_weights *weights;
     struct factor_scratch *scratch;
-    const struct triple *triples; /* in memory of the backend, not read here */
+    const struct triple *triples; /* in memory of the backend; this code does not read them */
     size_t n, first;              /* first: the job's first row in factors */
     struct factors *factors;
-    const void *features_row; /* of each triple, counted from `first`; NULL: none is shared */
+    const void *features_row; /* the row of features of each triple, counted from `first`; NULL:
+                               * no rows are shared */
 };
 
-/* `array` from the job's first row on; NULL if array is NULL. */
+/* Returns `array` from the job's first row on; NULL if array is NULL. */
 static void *rows_at(const struct job *job, void *array, size_t width)
 {
     return array ? num_at(job->plan->dtype, array, job->first * width) : NULL;
 }
 
-/* Where gradients of a small parameter go; NULL if they are not asked for. */
+/* Returns where gradients of a small parameter go; NULL if they are not asked for. */
 static void *small_at(const struct job *job, enum conve_param param)
 {
     size_t at = job->plan->small_at[param];
@@ -36,7 +37,7 @@ static void norm_forward(const struct job *job, enum conve_norm which, const voi
                y);
 }
 
-/* Each sample's own gradients of weight and bias; d becomes the gradient at x. */
+/* Computes each sample's own gradients of weight and bias. d becomes the gradient at x. */
 static void norm_backward(const struct job *job, enum conve_norm which, const void *x,
                           const void *y, void *d)
 {
@@ -51,8 +52,8 @@ static void norm_backward(const struct job *job, enum conve_norm which, const vo
 }
 
 /*
- * bn1 as a factor and a summand of the convolution's output: scale = weight inv_std, shift = bias
- * - mean scale.
+ * Computes bn1 as a factor and a summand of the convolution's output: scale = weight inv_std, shift
+ * = bias - mean scale.
  */
 static void bn1_fold(const struct job *job)
 {
@@ -93,7 +94,7 @@ static void x_compute(const struct job *job)
     norm_forward(job, NORM_BN2, job->scratch->u, true, job->scratch->x);
 }
 
-/* d becomes the gradient at x. */
+/* The slope of TRACIN_POSITIVE. d becomes the gradient at x. */
 static void loss_of_tail(const struct job *job)
 {
     const struct factor_plan *plan = job->plan;
@@ -128,7 +129,7 @@ void factors_places(const struct num_backend *be, const struct factor_plan *plan
     be->upload(be, (uint32_t *)factors->place + at, places, n * sizeof(*places));
 }
 
-/* Copies from a matrix to a column or back: for each triple the element at its place. */
+/* Copies, for each triple, the element at its place from a matrix to a column or back. */
 static void own_move(const struct job *job, const void *from, const void *from_ids, void *to,
                      const void *to_ids)
 {
@@ -193,7 +194,7 @@ static void du_keep(const struct job *job)
                                });
 }
 
-/* Through fc and the convolution, down to the rows of head and relation. */
+/* Goes back through fc and the convolution, to the rows of head and relation. */
 static void convolution_back(const struct job *job)
 {
     const struct conve_weights *w = job->weights;
@@ -248,7 +249,7 @@ static void deep_back(const struct job *job)
 
 /* ---- what is shared ---- */
 
-/* firsts: the first of neighbours with the same head and relation. Returns their number. */
+/* firsts: the first of neighbours with the same head and relation. Returns the number of firsts. */
 static size_t rows_share(const struct triple *triples, size_t n, struct triple *firsts,
                          uint32_t *features_row)
 {
@@ -282,7 +283,7 @@ static void rows_spread(const struct job *job, void **at, void **spare, size_t w
     *at = spread;
 }
 
-/* Everything up to x, once for each head and relation. */
+/* Computes everything up to x, once for each head and relation. */
 static void x_compute_shared(const struct job *job, size_t n_rows)
 {
     struct job once = *job;
@@ -300,7 +301,7 @@ static void x_compute_shared(const struct job *job, size_t n_rows)
     rows_spread(job, &s->x, &s->spare_dim, dim);
 }
 
-/* From x on nothing is shared between triples. */
+/* Computes what follows x. From there on triples share nothing. */
 static void gradients_compute(const struct job *job)
 {
     if (job->plan->is_all)

@@ -25,46 +25,47 @@ struct factor_plan {
     enum num_dtype dtype;
     bool has_fc_weight, has_entity, has_relation, has_bias, is_all; /* is_all: one vs all */
     bool is_deep;           /* the gradient must go through fc */
-    enum num_format format; /* of what is multiplied for fc_weight */
+    enum num_format format; /* the format of what is multiplied for fc_weight */
     double label_smoothing;
     size_t n_small;
-    size_t small_at[PARAM_N_TRAINED]; /* SIZE_MAX: not asked for */
+    size_t small_at[PARAM_N_TRAINED]; /* the place in a row of small gradients; SIZE_MAX: not
+                                       * asked for */
 };
 
 void factor_plan_init(struct factor_plan *plan, const struct conve_shape *shape,
                       const struct tracin_opts *opts);
 
 /*
- * The factors of up to n_max triples, n rows each; NULL where the plan does not need them. All that
- * is computed up to x depends on head and relation alone, so triples may share rows of features.
+ * The factors of up to n_max triples, n rows each; NULL if the plan does not need them. All that is
+ * computed up to x depends on head and relation alone, so triples may share rows of features.
  */
 struct factors {
     const struct triple *triples; /* on the host, like `host` */
     size_t n, n_features;         /* rows; n_features: rows of features */
     struct {
-        uint32_t *index; /* to be uploaded next: a number for each triple */
+        uint32_t *index; /* the next upload: a number for each triple */
         struct triple *firsts;
     } host;
-    /* All else lies in memory of the backend. */
+    /* All that follows lies in memory of the backend. */
     void *ids, *first_ids; /* the triples; the first triple of each row of features */
-    void *features_row;    /* by triple */
+    void *features_row;    /* by triple: its row of features */
     void *du, *features, *small, *head, *relation;
     void *slope, *tail;       /* c, and c x */
-    void *slopes, *x, *place; /* one vs all; place: of a triple's entity in slopes */
+    void *slopes, *x, *place; /* for one vs all; place: that of a triple's entity in slopes */
 };
 
 /* Memory that factors are computed in. */
 struct factor_scratch {
     void *image, *normed, *u, *x, *d, *d_features, *d_image, *sums, *d_sum, *scale, *shift;
-    void *spare_image, *spare_dim; /* to copy shared rows to, one for each triple */
-    void *own;                     /* one vs all: the slope at the tail */
+    void *spare_image, *spare_dim; /* copies of shared rows, one for each triple */
+    void *own;                     /* for one vs all: the slope at the tail */
 };
 
-/* Bytes of n rows of factors, and of their scratch. */
+/* The bytes of n rows of factors, and of the scratch for them. */
 size_t factors_bytes(const struct factor_plan *plan, size_t n);
 size_t factor_scratch_bytes(const struct factor_plan *plan, size_t n);
 
-/* The _init functions return the errors of allocate; the caller releases after an error, too. */
+/* The _init functions return the errors of allocate. The caller releases after an error, too. */
 MUST_CHECK int factors_init(struct factors *factors, const struct num_backend *be,
                             const struct factor_plan *plan, size_t n_max, struct err *err);
 void factors_release(struct factors *factors, const struct num_backend *be);
@@ -83,7 +84,7 @@ void factors_compute(const struct num_backend *be, const struct factor_plan *pla
 void factors_compute_shared(const struct num_backend *be, const struct factor_plan *plan,
                             const struct conve_weights *weights, struct factor_scratch *scratch,
                             struct factors *factors);
-/* Sets `place`: where the entity of each triple lies in a matrix of n x n_entities. */
+/* Sets `place`: the position of each triple's entity in a matrix of n x n_entities. */
 enum factor_end {
     END_HEAD,
     END_TAIL
@@ -105,14 +106,14 @@ struct product_scratch {
 void factors_product(const struct num_backend *be, const struct factor_plan *plan,
                      double learning_rate, const struct factors *tests, const struct factors *train,
                      struct product_scratch *scratch, void *out);
-/* For n triples: `numbers` in memory of the backend, the others on the host. */
+/* For n triples. `numbers` lies in memory of the backend, all else on the host. */
 struct self_scratch {
     void *numbers, *first, *second, *weights;
 };
 MUST_CHECK int self_scratch_init(struct self_scratch *scratch, const struct num_backend *be,
                                  const struct factor_plan *plan, size_t n, struct err *err);
 void self_scratch_release(struct self_scratch *scratch, const struct num_backend *be);
-/* out[i] += learning_rate |gradient of triple i|^2. Returns the errors of download. */
+/* Computes out[i] += learning_rate |gradient of triple i|^2. Returns the errors of download. */
 MUST_CHECK int factors_self(const struct num_backend *be, const struct factor_plan *plan,
                             double learning_rate, struct factors *factors,
                             struct self_scratch *scratch, double *out, struct err *err);

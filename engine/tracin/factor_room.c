@@ -47,7 +47,7 @@ void factor_plan_init(struct factor_plan *plan, const struct conve_shape *shape,
 
 struct room {
     void **at;
-    size_t bytes; /* of a triple; 0: not needed */
+    size_t bytes; /* bytes of a triple; 0: not needed */
 };
 
 struct rooms {

@@ -11,9 +11,9 @@
 #include "num/thread_pool.h"
 
 enum {
-    TILE = 256, /* training triples; its products reach nine tenths of OpenBLAS's best */
+    TILE = 256, /* training triples in a tile; the products reach nine tenths of OpenBLAS's best */
     DEVICE_TILE = 8192,
-    DEVICE_THREADS = 2, /* one reads results while the other one's tile is computed */
+    DEVICE_THREADS = 2, /* one thread reads results while the other one's tile is computed */
     TESTS_AT_ONCE_MAX = 4096,
     MEMORY_MIB_MAX = 768,
     MEMORY_MIB_MIN = 32
@@ -24,7 +24,10 @@ static bool is_device(const struct cut_ask *ask)
     return ask->be && ask->be->is_device;
 }
 
-/* At most half of the free memory and a quarter of the addresses: half of these are for threads. */
+/*
+ * Returns at most half of the free memory, and at most a quarter of the free addresses: half of
+ * these are for threads.
+ */
 static uint64_t memory_default(void)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -37,7 +40,7 @@ static uint64_t memory_default(void)
     return MIN(MAX(half_mib, (uint64_t)MEMORY_MIB_MIN), (uint64_t)MEMORY_MIB_MAX) << 20;
 }
 
-/* By default 7/8 of the free memory of a device: its products need some, too. */
+/* By default 7/8 of the free memory of a device, because its products need some, too. */
 static uint64_t memory_of(const struct cut_ask *ask)
 {
     if (ask->memory_bytes || ask->opts->memory_bytes)
@@ -53,7 +56,7 @@ static struct costs costs_of(const struct cut_ask *ask, size_t tests, size_t til
 {
     const struct factor_plan *plan = ask->plan;
     uint64_t pair = 3 * num_bytes(plan->dtype) + sizeof(double);
-    uint64_t packed = 0; /* rows in 16 bits */
+    uint64_t packed = 0; /* bytes of rows in 16 bits */
     if (is_device(ask) && plan->format != NUM_FULL)
         packed = (tests + tile) * conve_n_features(&plan->shape) * sizeof(uint16_t);
     return (struct costs){
@@ -64,7 +67,9 @@ static struct costs costs_of(const struct cut_ask *ask, size_t tests, size_t til
     };
 }
 
-/* The most rows of a matrix with a column for each entity: places in it are 32-bit numbers. */
+/*
+ * Returns the most rows of a matrix with a column for each entity: places in it are 32-bit numbers.
+ */
 static size_t rows_max(const struct factor_plan *plan)
 {
     return plan->is_all ? MAX(UINT32_MAX / plan->shape.n_entities, (size_t)1) : SIZE_MAX;

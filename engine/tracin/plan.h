@@ -15,9 +15,10 @@ struct cut {
 struct cut_ask {
     const struct factor_plan *plan;
     const struct tracin_opts *opts;
-    const struct num_backend *be;           /* NULL: one of the host */
+    const struct num_backend *be;           /* NULL: a backend of the host */
     size_t n_checkpoints, n_tests, n_train; /* n_tests 0: self-influences */
-    uint64_t memory_bytes; /* 0: that of opts; if 0 as well, by the free memory of the backend */
+    uint64_t memory_bytes; /* 0: that of opts; if opts have 0 as well, it follows from the free
+                            * memory of the backend */
 };
 
 /*
@@ -29,6 +30,8 @@ MUST_CHECK int cut_choose(const struct cut_ask *ask, struct cut *cut, struct err
 /* The checks of arguments that run.c and self.c share. */
 MUST_CHECK int arguments_check(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                                const struct tracin_opts *opts, struct err *err);
-/* ERR_DATA: a triple outside the tables. The text begins with `what`: "training triple 17: …". */
+/*
+ * ERR_DATA if a triple is outside the tables. The text begins with `what`: "training triple 17: …".
+ */
 MUST_CHECK int triples_check(const struct conve_shape *shape, const char *what,
                              const struct triple *triples, size_t n, struct err *err);

@@ -17,7 +17,7 @@ struct pairs {
     void *out;
 };
 
-/* c = alpha a b^T + beta c, over rows of `len` numbers. */
+/* Returns the product c = alpha a b^T + beta c, over rows of `len` numbers. */
 static struct num_gemm gram_of(const struct pairs *p, size_t len, const void *a, const void *b,
                                void *c)
 {
@@ -46,7 +46,7 @@ static void gram(const struct pairs *p, size_t len, double alpha, const void *a,
     p->be->gemm(p->be, &op);
 }
 
-/* Of rows that factors_round() has rounded. */
+/* Multiplies rows that factors_round() has rounded. */
 static void gram_rounded(const struct pairs *p, size_t len, const void *a, const void *b, void *c)
 {
     struct num_gemm op = gram_of(p, len, a, b, c);
@@ -54,7 +54,7 @@ static void gram_rounded(const struct pairs *p, size_t len, const void *a, const
     p->be->gemm(p->be, &op);
 }
 
-/* out += learning_rate first second, element by element */
+/* Adds out += learning_rate first second, element by element. */
 static void add_product(const struct pairs *p)
 {
     p->be->multiply(p->be, &(struct num_multiply){
@@ -68,7 +68,7 @@ static void add_product(const struct pairs *p)
                            });
 }
 
-/* to[i][j] = from[i][ids[j ids_stride]], for all tests i and training triples j. */
+/* Sets to[i][j] = from[i][ids[j ids_stride]], for all tests i and training triples j. */
 static void columns_gather(const struct pairs *p, const void *from, size_t from_width,
                            const uint32_t *ids, size_t ids_stride, void *to)
 {
@@ -89,7 +89,8 @@ static void columns_gather(const struct pairs *p, const void *from, size_t from_
 }
 
 /*
- * (a . a') (du . du'), where training triples that share a row of features share its product too.
+ * Computes (a . a') (du . du'). Training triples that share a row of features share its product,
+ * too.
  */
 static void fc_weight(const struct pairs *p)
 {
@@ -125,7 +126,7 @@ static const uint32_t *ids_of(const struct factors *factors, enum role role)
     return (const uint32_t *)factors->ids + role;
 }
 
-/* Pairs of a test and a training triple that have the same id in these roles. */
+/* Counts the pairs of a test and a training triple that have the same id in these roles. */
 static size_t pairs_in_common(const struct pairs *p, enum role test_role, enum role train_role)
 {
     const struct conve_shape *shape = &p->plan->shape;
@@ -140,14 +141,14 @@ static size_t pairs_in_common(const struct pairs *p, enum role test_role, enum r
 }
 
 /*
- * out += learning_rate a . b' where both triples have the same id in these roles. A device computes
- * few of them one by one; a processor always has the bits of the whole product.
+ * Adds out += learning_rate a . b' where both triples have the same id in these roles. A device
+ * computes few such pairs one by one; a processor always has the bits of the whole product.
  */
 static void gram_where(const struct pairs *p, size_t len, enum role test_role, const void *a,
                        enum role train_role, const void *b)
 {
     enum {
-        FEW = 256 /* one of so many pairs */
+        FEW = 256 /* pairs are few if they are at most one in so many */
     };
     size_t n_pairs = pairs_in_common(p, test_role, train_role);
     struct num_add_where op = {
@@ -186,7 +187,7 @@ static void entities_of_tails(const struct pairs *p)
         gram_where(p, 1, ROLE_TAIL, tests->slope, ROLE_TAIL, train->slope);
 }
 
-/* out += learning_rate (s'_h (g_h . x') + s_h' (x . g_h')), as in factor.h. */
+/* Adds out += learning_rate (s'_h (g_h . x') + s_h' (x . g_h')), as in factor.h. */
 static void heads_meet_all(const struct pairs *p)
 {
     const struct factors *tests = p->tests, *train = p->train;
@@ -256,7 +257,7 @@ struct selves {
     struct factors *factors;
     struct self_scratch *scratch;
     double *out;
-    int rc; /* of the first download that failed */
+    int rc; /* the error of the first download that failed */
     struct err *err;
 };
 
@@ -267,7 +268,7 @@ static void self_read(struct selves *s, void *to)
         s->rc = s->be->download(s->be, to, s->scratch->numbers, bytes, s->err);
 }
 
-/* at[i] = a_i . b_i, which are rows rows[i] of a and b, or rows i if `rows` is NULL. */
+/* Sets at[i] = a_i . b_i. These are rows rows[i] of a and b, or rows i if `rows` is NULL. */
 static void self_dots(struct selves *s, size_t len, const void *a, const void *b,
                       const uint32_t *rows, void *at)
 {
@@ -310,7 +311,7 @@ static void self_add_product(struct selves *s, size_t a_len, const void *a, size
                      self_get(s, s->scratch->second, i);
 }
 
-/* weights[i]: the slope of triple i's own head as a tail. */
+/* Sets weights[i] to the slope of triple i's own head as a tail. */
 static void self_slopes(struct selves *s)
 {
     struct factors *f = s->factors;
@@ -330,7 +331,10 @@ static void self_slopes(struct selves *s)
     self_read(s, s->scratch->weights);
 }
 
-/* The product of the gradient at the head's row with the gradient that it gets as a tail, twice. */
+/*
+ * Adds twice the product of the gradient at the head's row with the gradient that the head gets as
+ * a tail.
+ */
 static void self_add_meeting(struct selves *s)
 {
     const struct factors *f = s->factors;

@@ -22,11 +22,11 @@ struct sample {
     struct triple *train;
     struct tracin_test *tests;
     double *full, *rounded;          /* tests x train */
-    double *self_tests, *self_train; /* squares of lengths */
+    double *self_tests, *self_train; /* squares of the gradients' lengths */
     double *taken;                   /* where the sinks store values */
 };
 
-/* Takes tests and training triples at even distances; filters of tests are left out. */
+/* Takes tests and training triples at even distances. The filters of tests are left out. */
 static void sample_init(struct sample *sample, const struct triple *train, size_t n_train,
                         const struct tracin_test *tests, size_t n_tests)
 {

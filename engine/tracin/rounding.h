@@ -8,14 +8,17 @@
 #include "tracin/tracin.h"
 
 struct rounding_error {
-    size_t n_tests, n_train; /* of the sample */
+    size_t n_tests, n_train; /* numbers of triples in the sample */
     /*
      * |rounded - full| / max(|full|, |g| |g'| / 100, 2^-126). Gradients are nearly orthogonal at
      * times: then |full| may be small beside the product of their lengths, and the error is
      * measured by a hundredth of this product. Below 2^-126 float32 itself loses digits.
      */
     double max_relative, median_relative;
-    /* Of each test the 10 strongest of the sample, and those of them that rounding leaves there. */
+    /*
+     * The sum over the tests of the 10 strongest influences in the sample, and how many of these
+     * rounding leaves there.
+     */
     size_t n_strongest, n_kept;
 };
 

@@ -14,7 +14,8 @@
 #include "tracin/training_subset.h"
 
 enum {
-    BEST_MAX = 128 /* of a test; for more, whole rows are read from a device */
+    BEST_MAX = 128 /* most strongest influences of a test; for more, whole rows are read from a
+                    * device */
 };
 
 struct tracin_session {
@@ -32,7 +33,7 @@ struct tracin_session {
     struct bench *benches; /* by thread */
     uint64_t n_pairs_done, n_pairs;
 
-    /* Of the current tests. */
+    /* The current tests. */
     const struct tracin_test *tests;
     size_t first_test, n_tests;
     struct triple *test_triples;
@@ -89,7 +90,7 @@ static int value_check(const struct tracin_session *run, size_t test, uint32_t i
                       index, run->first_test + test, value);
 }
 
-/* Row `test` as doubles, with NaN for training triples that its filter leaves out. */
+/* Makes row `test` as doubles, with NaN for training triples that the test's filter leaves out. */
 static int row_read(struct tracin_session *run, struct bench *bench, size_t test, struct err *err)
 {
     const struct tracin_test *of = &run->tests[run->first_test + test];
@@ -120,7 +121,7 @@ static int row_hand_over(struct tracin_session *run, struct bench *bench, size_t
 static int best_hand_over(struct tracin_session *run, struct bench *bench, size_t test,
                           struct err *err)
 {
-    bool is_kept = true; /* what follows is weaker */
+    bool is_kept = true; /* the influences that follow are weaker */
     int rc = 0;
     for (size_t i = 0; rc == 0 && is_kept && i < bench->n_best; i++) {
         uint32_t index = bench->value_ids[test * bench->n_best + i];
@@ -131,7 +132,7 @@ static int best_hand_over(struct tracin_session *run, struct bench *bench, size_
     return rc;
 }
 
-/* The error of a thread, if any. */
+/* Returns the error of a thread, if there is one. */
 static int bench_outcome(const struct bench *bench, struct err *err)
 {
     return bench->rc == 0 ? 0 : fail(err, bench->rc, "%s", bench->err.text);
@@ -197,7 +198,10 @@ static size_t n_wanted(const struct tracin_session *run, size_t test)
     return of->train_indices ? of->n_train_indices : run->n_train;
 }
 
-/* How many influences of each test are read from a tile, if the strongest suffice; else 0: all. */
+/*
+ * Returns how many influences of each test are read from a tile if the strongest suffice; else 0:
+ * all.
+ */
 static size_t n_best_of(const struct tracin_session *run)
 {
     bool is_all_read = !run->with.be->is_device || run->sink->row || run->opts->top_k > BEST_MAX;

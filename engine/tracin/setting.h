@@ -10,7 +10,7 @@
 
 struct setting {
     const struct num_backend *be;
-    struct num_backend own; /* where the caller gave none */
+    struct num_backend own; /* the backend, if the caller gave none */
     const struct tracin_checkpoint *checkpoints;
     size_t n_checkpoints;
     struct factor_plan plan;
@@ -20,7 +20,7 @@ struct setting {
     struct thread_pool *pool;
 };
 
-/* n_tests 0: self-influences. The caller has checked the arguments. */
+/* n_tests 0: the setting is for self-influences. The caller has checked the arguments. */
 MUST_CHECK int setting_open(struct setting *setting, const struct tracin_checkpoint *checkpoints,
                             size_t n_checkpoints, const struct tracin_opts *opts, size_t n_tests,
                             size_t n_train, struct err *err);
@@ -28,8 +28,8 @@ void setting_close(struct setting *setting);
 
 /*
  * Allocates the memory of a run by `make`, which returns the errors of allocate. While that is
- * ERR_UNAVAILABLE, `release` frees what `make` has allocated, the cut is made smaller, down to a
- * single pair, and `make` is called again.
+ * ERR_UNAVAILABLE, `release` frees what `make` has allocated, the cut is made smaller (down to a
+ * single pair), and `make` is called again.
  */
 struct room_maker {
     void *context;

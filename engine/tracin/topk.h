@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The k best of the influences that are added: a heap with the worst on top. The result does not
- * depend on the order in which they are added: equal ones are ordered by training index.
+ * The k best of the influences that are added: a heap with the worst on top. Equal influences are
+ * ordered by training index, so the result does not depend on the order in which they are added.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ struct topk {
 /* k > 0 */
 void topk_init(struct topk *top, size_t k, enum tracin_order order);
 void topk_release(struct topk *top);
-/* false: there are k better ones. */
+/* Returns false if there are k better ones. */
 bool topk_add(struct topk *top, uint32_t train_index, double value);
-/* The best first. Nothing may be added afterwards. */
+/* Puts the best first. Nothing may be added afterwards. */
 void topk_sort(struct topk *top);

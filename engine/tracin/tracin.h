@@ -39,20 +39,20 @@ struct tracin_checkpoint {
 struct tracin_opts {
     conve_params params; /* 0: all */
     enum tracin_loss loss;
-    double label_smoothing; /* of TRACIN_ONE_VS_ALL */
-    size_t top_k;           /* of each test triple; 0: none, for sinks that take rows */
+    double label_smoothing; /* for TRACIN_ONE_VS_ALL */
+    size_t top_k;           /* how many of each test triple; 0: none, for sinks that take rows */
     enum tracin_order order;
     enum num_dtype dtype;
-    const struct num_backend *backend; /* NULL: the fastest there is for this dtype */
+    const struct num_backend *backend; /* NULL: the fastest backend for this dtype */
     unsigned n_threads;                /* 0: one for each processor that may be used */
-    /* For tiles, beside the models; 0: from free memory, on the host at most 768 MiB. */
+    /* For tiles, beside the models; 0: derived from free memory, on the host at most 768 MiB. */
     uint64_t memory_bytes;
     /*
      * The factors of fc.weight, whose products are by far the most work, are rounded to this
      * format; sums stay float32. Only with NUM_F32. Self-influences are computed without rounding.
      */
     enum num_format format;
-    /* Called with a sentence about a problem in spite of which the run goes on. May be NULL. */
+    /* Called with a sentence about a problem after which the run goes on. May be NULL. */
     void (*note)(void *context, const char *text);
     void *note_context;
 };
@@ -132,7 +132,9 @@ MUST_CHECK int tracin_session_run(struct tracin_session *session, const struct t
 /* session may be NULL. */
 void tracin_session_close(struct tracin_session *session);
 
-/* The influence of each triple on itself; `piece` gets them in the order of the triples. */
+/*
+ * Computes the influence of each triple on itself. `piece` gets them in the order of the triples.
+ */
 MUST_CHECK int tracin_self(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                            const struct tracin_opts *opts, const struct triple *triples,
                            size_t n_triples,

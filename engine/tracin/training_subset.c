@@ -5,7 +5,7 @@
 
 #include "base/xalloc.h"
 
-/* One flag for each training triple; NULL if a test asks for all of them. free() it. */
+/* Returns a flag for each training triple, or NULL if a test asks for all of them. free() it. */
 static bool *wanted_new(size_t n_train, const struct tracin_test *tests, size_t n_tests)
 {
     bool *is_wanted = xcalloc(n_train, sizeof(*is_wanted));
@@ -23,8 +23,8 @@ static bool *wanted_new(size_t n_train, const struct tracin_test *tests, size_t 
 /*
  * Sorts the triples `from` into `to` by a member of the triples, which is below n_values; `member`
  * points to that of the first training triple. Equal ones keep their order. This is a counting
- * sort: to sort a million triples by comparing takes a fifth of a second, which is much beside the
- * time that a GPU needs for their influences.
+ * sort, because sorting a million triples by comparison takes a fifth of a second, which is much
+ * beside the time that a GPU needs for their influences.
  */
 static void sort_by(const uint32_t *member, size_t n_values, const uint32_t *from, size_t n,
                     uint32_t *to)

@@ -8,8 +8,8 @@
 #include "tracin/tracin.h"
 
 /*
- * Their indices, ordered by head, relation and index: neighbours of the same head and relation
- * share half of the work. *n_subset is their number. free() it.
+ * Returns the indices, ordered by head, relation and index: neighbours of the same head and
+ * relation share half of the work. *n_subset is their number. free() it.
  */
 uint32_t *training_subset_new(const struct conve_shape *shape, const struct triple *train,
                               size_t n_train, const struct tracin_test *tests, size_t n_tests,

@@ -16,7 +16,7 @@ struct batches {
     uint32_t *tails; /* ascending within a question */
     size_t size, n_batches;
     size_t batch_tails_max;
-    uint32_t *order; /* of the current epoch */
+    uint32_t *order; /* the order of the current epoch */
 
     /* The current batch. */
     struct triple *batch_questions;
@@ -39,5 +39,5 @@ void batches_release(struct batches *batches);
 size_t batches_n_max(const struct batches *batches);
 struct train_limits batches_limits(const struct batches *batches);
 void batches_shuffle(struct batches *batches, uint64_t seed, uint64_t epoch);
-/* Valid until the next call. */
+/* Returns a batch that is valid until the next call. */
 struct train_batch batches_at(struct batches *batches, size_t index);

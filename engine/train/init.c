@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sources: Glorot, Bengio, "Understanding the difficulty of training deep feedforward neural
- * networks", AISTATS 2010; torch.nn.Conv2d and Linear, which draw biases from U(-1/sqrt(n),
- * 1/sqrt(n)), n being the number of inputs of a unit.
+ * Sets the first weights. Sources: Glorot, Bengio, "Understanding the difficulty of training deep
+ * feedforward neural networks", AISTATS 2010; torch.nn.Conv2d and Linear, which draw biases from
+ * U(-1/sqrt(n), 1/sqrt(n)), where n is the number of inputs of a unit.
  */
 #include <math.h>
 
 #include "base/rng.h"
 #include "train/trainer.h"
 
-/* A number of the standard normal distribution, by the method of Box and Muller. */
+/* Draws a number of the standard normal distribution, by the method of Box and Muller. */
 static double normal_draw(struct rng *rng)
 {
     double radius = sqrt(-2 * log(1 - rng_unit(rng)));

@@ -14,8 +14,8 @@ struct train_rounding {
 
 /*
  * Measures the error of the trainer's format, which is not NUM_FULL, on the next batch. This does
- * not change the training: only the gradients are written, which each update sets anew. Returns the
- * errors of train_step_run().
+ * not change the training: only the gradients are written, and each update sets these anew. Returns
+ * the errors of train_step_run().
  */
 MUST_CHECK int train_rounding_measure(struct trainer *trainer, struct train_rounding *out,
                                       struct err *err);

@@ -29,7 +29,7 @@ enum member_kind {
     MEMBER_DOUBLE
 };
 
-/* Members of struct train_progress; doubles are written so that every bit is kept. */
+/* The members of struct train_progress. Doubles are written so that every bit is kept. */
 static const struct member {
     const char *key;
     size_t offset;
@@ -110,7 +110,7 @@ static int progress_read(struct train_progress *at, struct str metadata, struct 
     return rc;
 }
 
-/* Shortens a word and makes it printable: a file may hold anything. */
+/* Adds a word, shortened and made printable, because a file may hold anything. */
 static void word_add(struct buf *out, struct str word)
 {
     size_t n = console_text_cut(word, WORD_SHOWN);
@@ -240,8 +240,8 @@ static int tensors_take(struct trainer *trainer, const struct tensor_file *file,
 }
 
 /*
- * A state is saved only after an update, so some of its numbers follow from others. True if they
- * do.
+ * True if the numbers of a state are such that a training can have reached them: a state is saved
+ * only after an update, so some numbers follow from others.
  */
 static bool is_reached(const struct trainer *trainer)
 {

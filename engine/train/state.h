@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The state of a training as a safetensors file: the model, which conve_load() reads like any
- * other, Adam's moments, and in the metadata progress and settings. The file is replaced as a
+ * other; Adam's moments; and in the metadata, progress and settings. The file is replaced as a
  * whole.
  */
 #pragma once
@@ -9,23 +9,25 @@
 #include "train/trainer.h"
 
 /*
- * Compares two lists of words `key=value` place by place, and adds the first few that differ: "what
- * was there and what is here".
+ * Compares two lists of words `key=value` place by place, and adds the first few that differ, with
+ * the word of `there` and that of `here`.
  */
 void train_settings_differ(struct buf *out, struct str there, struct str here);
 
-/* Words `key=value`. */
+/* Lists of words `key=value`. */
 struct train_settings {
     struct str training;   /* what the model depends on */
-    struct str validation; /* what decides which model is the best; states of old do not have it */
+    struct str validation; /* settings that decide which model is the best; states of older
+                            * versions do not have it */
 };
 
 /*
- * What a training is known by in the files that it writes, also when they are moved: a number made
- * of its settings, so that a training in another folder with the same ones has the same.
+ * The id by which the files of a training are recognised, also after they were moved. It is a
+ * number made of the training's settings, so a training in another folder with the same settings
+ * has the same id.
  */
 uint64_t train_settings_id(struct str training);
-/* The id in a state or a model. False: there is none, or no such file. */
+/* Reads the id in a state or a model. False: there is no id, or no such file. */
 bool train_file_id(const char *path, uint64_t *id);
 /*
  * Saves the model alone, with the id and the learning rate of its last update. Returns errors of
@@ -34,12 +36,12 @@ bool train_file_id(const char *path, uint64_t *id);
 MUST_CHECK int train_model_save(const struct trainer *trainer, uint64_t id, const char *path,
                                 struct err *err);
 
-/* A training continues only with the same settings. */
+/* Saves the state. A training continues only with the same settings. */
 MUST_CHECK int train_state_save(struct trainer *trainer, const struct train_settings *settings,
                                 const char *path, struct err *err);
 /*
  * ERR_USAGE: the state was saved with other settings, which the text names. ERR_DATA: the file is
- * no such state, or one of another model.
+ * no such state, or it is the state of another model.
  */
 MUST_CHECK int train_state_load(struct trainer *trainer, const struct train_settings *settings,
                                 const char *path, struct err *err);

@@ -29,7 +29,7 @@ void step_take(struct train_step *step, const struct train_batch *batch)
 
 /* ---- batch norm ---- */
 
-/* The statistics of one piece of rows of x, for stats_merge(). */
+/* Computes the statistics of one piece of rows of x, for stats_merge(). */
 static void piece_stats(const struct train_step *step, enum conve_norm norm, size_t piece, void *x)
 {
     struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
@@ -133,7 +133,7 @@ static void features_make(void *context, unsigned thread, size_t piece)
               step_at(step, step->features, rows, conve_n_features(&step->weights->shape)));
 }
 
-/* The part of u that comes from some columns of features. */
+/* Computes the part of u that comes from some columns of features. */
 static void fc_make(void *context, unsigned thread, size_t piece)
 {
     struct train_step *step = context;

@@ -9,7 +9,7 @@
 
 /* ---- scores ---- */
 
-/* A product whose result is a gradient, which is set or added to. */
+/* Computes a product whose result is a gradient, which is set or added to. */
 static void product(const struct train_step *step, struct num_gemm op)
 {
     op.beta = step->batch.adds ? 1 : 0;
@@ -22,7 +22,7 @@ static struct tail_range tile_of(const struct train_step *step, size_t piece)
     return (struct tail_range){begin, MIN(step->cut.tile, n_entities - begin), step->mode.format};
 }
 
-/* The gradients of a tile of the entities' table, and of the biases of its entities. */
+/* Computes the gradients of a tile of the entities' table, and of the biases of its entities. */
 static void tile_gradients(const struct train_step *step, struct tail_range tails,
                            const void *slopes)
 {
@@ -100,7 +100,8 @@ static struct num_norm_back norm_op(const struct train_step *step, enum conve_no
 }
 
 /*
- * The sums of a piece of rows for the gradients of weight and bias; in piece_vars and piece_means.
+ * Sums up a piece of rows for the gradients of weight and bias; the sums are in piece_vars and
+ * piece_means.
  */
 static void norm_sums(const struct train_step *step, enum conve_norm norm, size_t piece, void *x,
                       void *y, void *d)
@@ -111,7 +112,7 @@ static void norm_sums(const struct train_step *step, enum conve_norm norm, size_
     step->be->norm_back(step->be, &op);
 }
 
-/* The gradients of weight and bias, and the means that norm_back() needs. */
+/* Computes the gradients of weight and bias, and the means that norm_back() needs. */
 static void norm_sums_merge(struct train_step *step, enum conve_norm norm)
 {
     step_gather_norm(step, norm);
@@ -161,7 +162,7 @@ static void output_back(void *context, unsigned thread, size_t piece)
               step_at(step, step->d, rows, conve_dim(&step->weights->shape)));
 }
 
-/* The gradients of some columns of fc's weights, and of the same columns of features. */
+/* Computes the gradients of some columns of fc's weights, and of the same columns of features. */
 static void fc_back(void *context, unsigned thread, size_t piece)
 {
     struct train_step *step = context;
@@ -224,7 +225,7 @@ static void maps_back(void *context, unsigned thread, size_t piece)
         step_drop(step, DROPOUT_INPUT, rows, d_image);
 }
 
-/* The sums of a piece are those of the weights, then those of the biases. */
+/* The sums of a piece are those of the weights, followed by those of the biases. */
 static void conv_sums_merge(struct train_step *step)
 {
     const struct conve_shape *shape = &step->weights->shape;

@@ -6,8 +6,8 @@
 
 /* How work is cut: the size of one piece. */
 struct train_cut {
-    size_t rows;    /* of a batch */
-    size_t columns; /* of fc's weights */
+    size_t rows;    /* rows of a batch */
+    size_t columns; /* columns of fc's weights */
     size_t tile;    /* entities that are scored */
 };
 
@@ -16,11 +16,11 @@ struct train_own {
     struct team_part rows, columns, tiles;
 };
 
-/* What ranks of a team need besides. */
+/* Memory that ranks of a team need besides. */
 struct train_exchange {
-    void *kept;    /* partial sums of this rank's pieces, n x dim each, until it is their turn */
-    void *columns; /* by rank, its columns of the gradients of features */
-    void *host;    /* through which a device's arrays travel */
+    void *kept;    /* partial sums of this rank's pieces, n x dim each, which wait for their turn */
+    void *columns; /* by rank, the columns of the gradients of features that the rank computes */
+    void *host;    /* memory through which a device's arrays travel */
     size_t host_bytes;
 };
 
@@ -31,8 +31,8 @@ struct train_bench {
 };
 
 /*
- * The statistics of batch norm: by norm those of the batch, and those of pieces of rows before they
- * are merged. On the way back the pieces hold sums for the gradients (norm_sums()).
+ * The statistics of batch norm: by norm, those of the batch, and those of pieces of rows before
+ * they are merged. In the backward pass the pieces hold sums for the gradients (norm_sums()).
  */
 struct norm_room {
     void *mean[NORM_N], *var[NORM_N], *inv_std[NORM_N];
@@ -58,8 +58,8 @@ struct train_step {
     double *losses; /* by tile */
 
     struct norm_room norm;
-    void *piece_sums; /* of conv's gradients, by piece */
-    size_t *counts;   /* rows, by piece */
+    void *piece_sums; /* sums of conv's gradients, by piece */
+    size_t *counts;   /* number of rows, by piece */
 
     /* Memory of the host, for what is copied to and from the backend's memory. */
     struct {
@@ -82,7 +82,7 @@ struct train_step {
 
 typedef void make_fn(void *step, unsigned thread, size_t piece);
 typedef int hand_over_fn(void *step, unsigned thread, size_t piece, struct err *err);
-/* Calls make, and hand_over in order, for the pieces of this rank. */
+/* Calls make for the pieces of this rank, and hand_over for them in order. */
 void step_phase(struct train_step *step, struct team_part own, make_fn *make,
                 hand_over_fn *hand_over);
 
@@ -91,37 +91,51 @@ struct rows_piece {
     size_t begin, n;
 };
 struct rows_piece step_rows(const struct train_step *step, size_t piece);
-/* Where a piece's rows begin in an array with rows of `width` numbers. */
+/* Returns where a piece's rows begin in an array with rows of `width` numbers. */
 void *step_at(const struct train_step *step, void *array, struct rows_piece rows, size_t width);
 size_t step_n_pieces(const struct train_step *step);
 size_t step_n_tiles(const struct train_step *step);
-size_t step_n_columns(const struct train_step *step); /* pieces of them */
+size_t step_n_columns(const struct train_step *step); /* number of pieces of columns */
 /*
- * Drops what the seed decides, forward and back. Each sample has a seed of its own, so that pieces
- * may come in any order.
+ * Applies the dropout that the seed decides, forward and back. Each sample has a seed of its own,
+ * so that pieces may come in any order.
  */
 void step_drop(const struct train_step *step, enum train_dropout place, struct rows_piece rows,
                void *at);
-/* sum = the sum of n packed rows of `len` numbers, in their order; with `adds` added to it. */
+/*
+ * sum = the sum of n packed rows of `len` numbers, in their order; with `adds` the rows are added
+ * to it.
+ */
 void step_sum(const struct train_step *step, const void *rows, size_t n, size_t len, bool adds,
               void *sum);
 struct norm_stats step_stats(const struct train_step *step, enum conve_norm norm);
 
 /* ---- step_ranks.c: nothing is done without a team ---- */
 
-/* The part of this rank, of an array with a piece_bytes for each piece, comes to all ranks. */
+/*
+ * Gathers an array with piece_bytes for each piece on all ranks; each rank has computed its part.
+ */
 void step_gather(struct train_step *step, void *at, size_t piece_bytes, struct team_part own);
-/* The same of an array with rows of `width` numbers. */
+/* Does the same for an array with rows of `width` numbers. */
 void step_gather_rows(struct train_step *step, void *at, size_t width);
-/* The same of the pieces' sums or statistics for a norm. */
+/* Does the same for the pieces' sums or statistics of a norm. */
 void step_gather_norm(struct train_step *step, enum conve_norm norm);
-/* Where the partial sum of a piece goes, `index` being its place among those of this rank. */
+/*
+ * Returns where the partial sum of a piece goes; `index` is its position among the pieces of this
+ * rank.
+ */
 void *step_partial(const struct train_step *step, unsigned thread, size_t index);
-/* Rank 0 adds partial sums as they come; the others keep them for step_sum_on(). */
+/* True on rank 0, which adds partial sums as they come. The others keep them for step_sum_on(). */
 bool step_adds_partials(const struct train_step *step);
-/* Adds what the other ranks have kept of n_pieces, in the order of the pieces. */
+/*
+ * Adds the partial sums that the other ranks have kept, of n_pieces in all, in the order of the
+ * pieces.
+ */
 void step_sum_on(struct train_step *step, size_t n_pieces, void *sum);
-/* Where fc's back pass puts a piece of columns of the gradient of features; returns the rows' distance. */
+/*
+ * Sets *at to where fc's backward pass puts a piece of columns of the gradient of features. Returns
+ * the distance between rows.
+ */
 size_t step_columns_at(const struct train_step *step, size_t piece, void **at);
 void step_gather_columns(struct train_step *step);
 /* Puts rows of the gradient of features together from the columns of all ranks. */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ranks of a team exchange within a step. Rows go on with the rank that has them, but for
- * products over all rows of the batch, which need them all. A partial sum of n x dim numbers is
- * made for each piece of fc's columns and each tile of entities; they are added in the order of the
- * pieces, so the sum goes from rank to rank, and each adds its own.
+ * What the ranks of a team exchange within a step. Rows stay on the rank that has computed them,
+ * except for products over all rows of the batch, for which every rank needs all rows. A partial
+ * sum of n x dim numbers is made for each piece of fc's columns and each tile of entities. These
+ * are added in the order of the pieces, so the sum goes from rank to rank, and each rank adds its
+ * own partial sums.
  */
 #include "train/step_impl.h"
 
 /* ---- arrays of a device travel through memory of the host ---- */
 
-/* NULL: there is no room, which team_check() tells. */
+/* Returns NULL if there is no room; team_check() tells that. */
 static char *host_room(struct train_step *step, size_t bytes)
 {
     struct train_exchange *exchange = &step->exchange;
@@ -21,7 +22,7 @@ static char *host_room(struct train_step *step, size_t bytes)
     return exchange->host;
 }
 
-/* What fails here is told again by the download at the end of the step. */
+/* Copies to the host. An error here is reported again by the download at the end of the step. */
 static void down(const struct train_step *step, void *to, const void *from, size_t bytes)
 {
     struct err unused;
@@ -113,7 +114,7 @@ void step_sum_on(struct train_step *step, size_t n_pieces, void *sum)
 
 /* ---- columns of the gradient of features ---- */
 
-/* Of one rank, in exchange.columns. */
+/* The width of the columns of one rank in exchange.columns. */
 static size_t columns_width(const struct train_step *step)
 {
     return step->own.columns.each * step->cut.columns;

@@ -30,7 +30,7 @@ static int phase_hand_over(void *context, unsigned thread, size_t piece, struct 
     return phase->hand_over(phase->step, thread, phase->first + piece, err);
 }
 
-/* After an error of the team the step's numbers are of no use. */
+/* After an error of the team the numbers of the step are of no use, so nothing is computed. */
 void step_phase(struct train_step *step, struct team_part own, make_fn *make,
                 hand_over_fn *hand_over)
 {
@@ -122,7 +122,8 @@ enum {
 struct room {
     void **at;
     size_t bytes;      /* 0: not needed */
-    bool is_exchanged; /* of a host backend, among ranks: best without a copy */
+    bool is_exchanged; /* for a host backend with ranks: memory that is exchanged best without a
+                        * copy */
 };
 
 struct rooms {
@@ -147,7 +148,7 @@ static struct train_cut cut_of(const struct train_step *step)
     return (struct train_cut){CUT_ROWS, CUT_COLUMNS, CUT_TILE};
 }
 
-/* As many as make parts of one size for all ranks. */
+/* Rounds up to a number of pieces that makes parts of one size for all ranks. */
 static size_t n_whole(const struct train_step *step, size_t n_pieces)
 {
     const struct team *team = step->mode.team;
@@ -159,7 +160,7 @@ static size_t n_pieces_max(const struct train_step *step)
     return n_whole(step, share_of(step->limits.n_questions, step->cut.rows));
 }
 
-/* Of an array of rows that is gathered. */
+/* Returns the most rows of an array that is gathered. */
 static size_t n_rows_max(const struct train_step *step)
 {
     return team_is_alone(step->mode.team) ? step->limits.n_questions
@@ -212,7 +213,7 @@ static void rooms_of_norms(struct rooms *rooms, struct train_step *step)
     }
 }
 
-/* Arrays that ranks exchange, and those that only ranks need. */
+/* Adds arrays that ranks exchange, and arrays that only ranks need. */
 static void rooms_of_exchange(struct rooms *rooms, struct train_step *step)
 {
     const struct conve_shape *shape = &step->weights->shape;
@@ -232,7 +233,7 @@ static void rooms_of_exchange(struct rooms *rooms, struct train_step *step)
     room_add(rooms, &step->exchange.kept, n_kept * step->limits.n_questions * dim * real);
 }
 
-/* All arrays in the backend's memory, except those of the benches. */
+/* Returns all arrays in the backend's memory, except those of the benches. */
 static struct rooms rooms_of(struct train_step *step)
 {
     const struct conve_shape *shape = &step->weights->shape;

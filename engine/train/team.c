@@ -8,7 +8,7 @@
 #include "muster/dist.h"
 
 enum {
-    OWN_CODES = -100 /* ERR_ codes of a rank are told to the others as OWN_CODES + code */
+    OWN_CODES = -100 /* the ERR_ codes of a rank are told to the others as OWN_CODES + code */
 };
 
 int team_open(struct team *team, struct err *err)
@@ -88,7 +88,7 @@ int team_check(const struct team *team, struct err *err)
     return code == 0 ? 0 : fail(err, code_of(code), "%s", muster_dist_error(team->dist));
 }
 
-/* Whether the ranks' error came from this one, whose number then begins it. */
+/* True if this rank has caused the error of the ranks; then this rank's number begins the text. */
 static bool is_ours(const struct team *team)
 {
     char own[24];

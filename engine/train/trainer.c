@@ -10,7 +10,7 @@
 #include "train/trainer_ranks.h"
 
 enum {
-    ADAM_PIECE = 1 << 16 /* numbers; four arrays of them stay in a processor's cache */
+    ADAM_PIECE = 1 << 16 /* numbers in a piece; four arrays of them stay in a processor's cache */
 };
 
 /* The defaults of torch, which the plain implementation and PyKEEN keep. */
@@ -103,7 +103,10 @@ static int device_fetch(struct trainer *trainer, struct err *err)
     return rc;
 }
 
-/* Checks the weights: a finite loss does not tell what the update after it made of them. */
+/*
+ * Copies to the host and checks the weights: a finite loss does not tell what the update after it
+ * made of them.
+ */
 int trainer_fetch(struct trainer *trainer, struct err *err)
 {
     int rc = trainer->be->is_device ? device_fetch(trainer, err) : 0;
@@ -139,10 +142,10 @@ struct adam_work {
     const struct trainer *trainer;
     enum conve_param param;
     size_t begin, end;  /* numbers of the parameter */
-    size_t stride, len; /* from a piece to the next, and of a piece */
+    size_t stride, len; /* distance from a piece to the next, and length of a piece */
 };
 
-/* Whole rows are cut anywhere; of rows that belong to several ranks each is a piece. */
+/* Whole rows may be cut anywhere. If rows are shared by several ranks, each row is a piece. */
 static struct adam_work adam_cut(const struct trainer *trainer, enum conve_param param)
 {
     const struct team *team = trainer->opts.mode.team;
@@ -237,7 +240,10 @@ double trainer_learning_rate(const struct trainer *trainer)
     return trainer->opts.learning_rate * pow(trainer->opts.decay, (double)trainer->at.epoch);
 }
 
-/* The rate of the last update: before the first update of an epoch, that of the epoch before. */
+/*
+ * Adds the rate of the last update. Before the first update of an epoch, that is the rate of the
+ * epoch before.
+ */
 void trainer_learning_rate_add(const struct trainer *trainer, struct buf *metadata)
 {
     uint64_t epoch = trainer->at.epoch - (trainer->at.batch == 0 && trainer->at.epoch > 0);
@@ -270,8 +276,8 @@ void trainer_epoch_next(struct trainer *trainer)
 }
 
 /*
- * The seed of dropout. It differs from that of the order of batches, though both come from
- * opts.seed.
+ * Returns the seed of dropout. It differs from the seed of the order of batches, although both come
+ * from opts.seed.
  */
 static uint64_t batch_seed(const struct trainer *trainer, uint64_t batch)
 {
@@ -306,7 +312,8 @@ int trainer_update(struct trainer *trainer, struct err *err)
     const struct train_progress before = trainer->at;
     uint64_t n = MIN((uint64_t)trainer->opts.accumulate, trainer->batches.n_batches - before.batch);
     ASSERT(n > 0);
-    int rc = n > 1 ? statistics_keep(trainer, err) : 0; /* one batch changes them only at its end */
+    int rc = n > 1 ? statistics_keep(trainer, err) : 0; /* a single batch changes them only at
+                                                         * its end */
     if (rc != 0)
         return rc;
     rc = gradient_make(trainer, n, err);

@@ -5,9 +5,9 @@
  * triples, an update depends only on the model, the moments and struct train_progress. So a
  * training that is continued from these gives the same bits as one that was never interrupted.
  *
- * The ranks of a team (opts.mode.team) each have the whole model, but of the large parameters each
- * updates its part only (train_step_part()), and has the rest as it was when it was last fetched.
- * All ranks call the same functions in the same order.
+ * Each rank of a team (opts.mode.team) has the whole model, but it updates only its part of the
+ * large parameters (train_step_part()). The rest of these is as it was at the last fetch. All ranks
+ * call the same functions in the same order.
  */
 #pragma once
 
@@ -16,8 +16,8 @@
 
 struct train_opts {
     struct train_mode mode;
-    bool is_grouped;               /* batches.h */
-    size_t batch_size, accumulate; /* accumulate: batches to an update */
+    bool is_grouped;               /* as in batches.h */
+    size_t batch_size, accumulate; /* accumulate: batches for one update */
     double learning_rate, decay;   /* decay: factor of the rate from epoch to epoch */
     uint64_t seed;
 };
@@ -25,9 +25,12 @@ struct train_opts {
 struct train_progress {
     uint64_t epoch, batch; /* the current epoch, and its next batch; from 0 */
     uint64_t n_updates;
-    uint64_t n_questions; /* of this epoch so far; loss_sum: of their losses */
+    uint64_t n_questions; /* questions of this epoch so far; loss_sum: the sum of their losses */
     double loss_sum;
-    /* The best validation, its epoch (from 1; 0: none), and how many since were not better. */
+    /*
+     * The best validation, its epoch (from 1; 0: none), and how many validations since then were
+     * not better.
+     */
     double best;
     uint64_t best_epoch, n_worse;
 };
@@ -48,16 +51,17 @@ struct trainer {
     struct thread_pool *pool;
     struct batches batches;
     struct train_step *step;
-    /* In the backend's memory. With a host backend the weights are the model's own numbers. */
+    /* Lies in the backend's memory. With a host backend the weights are the model's own numbers. */
     struct conve_weights weights;
     struct conve_gradients gradients, moments[N_MOMENTS];
     struct conve_gradients fetched[N_MOMENTS]; /* host copies of a device's moments */
     float *kept[PARAM_N - PARAM_N_TRAINED];    /* running statistics before the current update */
     struct trainer_heads {
-        void *rows, *ids; /* in the backend's memory: embeddings of a batch's heads, and which */
-        float *words;     /* the same embeddings, on their way */
+        void *rows, *ids; /* in the backend's memory: embeddings of a batch's heads, and the ids
+                           * of these heads */
+        float *words;     /* the same embeddings while they are exchanged */
         uint32_t *host_ids;
-    } heads; /* of a team */
+    } heads; /* only in a team */
 };
 
 /*
@@ -71,8 +75,8 @@ MUST_CHECK int trainer_open(struct trainer *trainer, struct conve *model,
 void trainer_close(struct trainer *trainer);
 
 /*
- * Computes one update. ERR_DATA: the loss is not finite. ERR_STOPPED: the pool was told to stop;
- * everything is as it was before the call. Precondition: the epoch is not over.
+ * Computes one update. ERR_DATA: the loss is not finite. ERR_STOPPED: the pool was told to stop,
+ * and everything is as it was before the call. Precondition: the epoch is not over.
  */
 MUST_CHECK int trainer_update(struct trainer *trainer, struct err *err);
 bool trainer_epoch_is_over(const struct trainer *trainer);
@@ -81,7 +85,7 @@ double trainer_loss(const struct trainer *trainer);
 double trainer_learning_rate(const struct trainer *trainer);
 /* Adds a comma and a member with the learning rate of the last update to metadata. */
 void trainer_learning_rate_add(const struct trainer *trainer, struct buf *metadata);
-/* Makes the order of the current epoch: to be called before the first update of a process. */
+/* Makes the order of the current epoch. To be called before the first update of a process. */
 void trainer_epoch_prepare(struct trainer *trainer);
 void trainer_epoch_next(struct trainer *trainer);
 
@@ -96,7 +100,7 @@ void trainer_place(struct trainer *trainer);
 MUST_CHECK int trainer_share(struct trainer *trainer, struct err *err);
 /* Completes host arrays of all trained parameters by the parts of the other ranks. */
 void trainer_gather(const struct trainer *trainer, float *const *at);
-/* The host's copy of a moment, by parameter. */
+/* Returns the host's copy of a moment, by parameter. */
 float *const *trainer_moment(const struct trainer *trainer, enum train_moment moment);
 
 /*

@@ -52,8 +52,8 @@ static void heads_copy(const struct trainer *trainer, size_t n, bool is_back)
 }
 
 /*
- * A rank has zeros where it does not have the row, so that the sums of words are the rows. An error
- * of the device is told by the step that follows.
+ * A rank has zeros for rows of other ranks, so the sums of words are the rows. An error of the
+ * device is reported by the step that follows.
  */
 void heads_refresh(struct trainer *trainer, const struct train_batch *batch)
 {
@@ -81,7 +81,7 @@ void heads_refresh(struct trainer *trainer, const struct train_batch *batch)
 
 /* ---- whole parameters ---- */
 
-/* Columns of a matrix, packed into `packed` or back. */
+/* Copies columns of a matrix into `packed`, or back. */
 static void columns_copy(float *matrix, struct train_part part, float *packed, bool is_back)
 {
     for (size_t row = 0; row < part.n_rows; row++) {
@@ -107,7 +107,9 @@ static void part_send(const struct team *team, uint32_t rank, float *at, struct 
     free(packed);
 }
 
-/* What all ranks have computed comes from rank 0, should their processors have differed. */
+/*
+ * The parts that all ranks have computed come from rank 0, in case their processors have differed.
+ */
 void trainer_gather(const struct trainer *trainer, float *const *at)
 {
     const struct team *team = trainer->opts.mode.team;

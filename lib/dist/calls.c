@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The queue of operations. A caller that waits for its operation does it itself, if no other one is under way, so
- * that a small operation needs no change of threads. Started operations are done by a thread, which is made when it
- * is first needed.
+ * The queue of operations. A caller that waits for its operation does it itself, if no other one is
+ * under way, so that a small operation needs no change of threads. Started operations are done by a
+ * thread, which is made when it is first needed.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -55,8 +55,8 @@ size_t md_out_bytes(const struct muster_dist *dist, const struct muster_dist_cal
 }
 
 /*
- * This rank's part of `whole`: where an all-gather puts its values in out, and from where a reduce-scatter takes them
- * in in.
+ * Returns this rank's part of `whole`: an all-gather puts the rank's values there in `out`, and a
+ * reduce-scatter takes them from there in `in`.
  */
 static uintptr_t own_part(const struct muster_dist *dist, const struct muster_dist_call *what,
                           const void *whole)
@@ -71,7 +71,10 @@ bool md_scatters_to_beginning(const struct muster_dist *dist, const struct muste
            own_part(dist, what, what->in) != (uintptr_t)what->out;
 }
 
-/* Why in and out may not overlap so: values would be overwritten before they are read. NULL: they may. */
+/*
+ * Returns why in and out may not overlap as they do: values would be overwritten before they are
+ * read. NULL: they may.
+ */
 static const char *overlap_tell(const struct muster_dist *dist, const struct muster_dist_call *what)
 {
     uintptr_t in = (uintptr_t)what->in, out = (uintptr_t)what->out;
@@ -88,7 +91,9 @@ static const char *overlap_tell(const struct muster_dist *dist, const struct mus
     return in == out ? NULL : "in and out overlap, and are not the same";
 }
 
-/* Checks a call for all backends. A rank that fails here ends the others, which would wait for it. */
+/*
+ * Checks a call for all backends. A rank that fails here ends the others, which would wait for it.
+ */
 static int call_check(struct muster_dist *dist, const struct muster_dist_call *what)
 {
     const char *why = NULL;
@@ -111,7 +116,7 @@ static int call_check(struct muster_dist *dist, const struct muster_dist_call *w
                    md_collective_name(what->kind), why);
 }
 
-/* After an error nothing is done. */
+/* Does the operation; after an error it does nothing. */
 static int call_work(struct muster_dist *dist, struct md_call *call)
 {
     const struct md_around *around = call->around;
@@ -125,7 +130,7 @@ static int call_work(struct muster_dist *dist, struct md_call *call)
     return rc;
 }
 
-/* With the lock, which is open while the backend works. */
+/* Called with the lock, which is released while the backend works. */
 static int call_run(struct muster_dist *dist, struct md_call *call)
 {
     dist->is_busy = true;
@@ -140,8 +145,8 @@ static int call_run(struct muster_dist *dist, struct md_call *call)
 }
 
 /*
- * The thread. After an error, operations end at once, without effect. Each end wakes all waiting callers, since they
- * wait for different operations.
+ * The thread's function. After an error, operations end at once, without effect. Each end wakes all
+ * waiting callers, because they wait for different operations.
  */
 static void *calls_work(void *arg)
 {
@@ -179,14 +184,14 @@ static int thread_begin(struct muster_dist *dist)
     return md_fail(dist, MUSTER_DIST_EIO, "rank %u: no thread can be made", dist->place.rank);
 }
 
-/* With the lock. */
+/* Called with the lock. */
 static void wait_until_done(struct muster_dist *dist, uint64_t seq)
 {
     while (dist->n_done < seq)
         pthread_cond_wait(&dist->changed, &dist->lock);
 }
 
-/* With the lock. Queues the call, and gives it its number. */
+/* Queues the call, and gives it its number. Called with the lock. */
 static int call_queue(struct muster_dist *dist, struct md_call *call)
 {
     int rc = thread_begin(dist);
@@ -200,7 +205,10 @@ static int call_queue(struct muster_dist *dist, struct md_call *call)
     return 0;
 }
 
-/* Without what its kind does not have: that may be anything, another one on each rank. */
+/*
+ * Copies the call without the members that its kind does not have: those may hold anything, and
+ * differ between ranks.
+ */
 static struct md_call call_of(const struct muster_dist_call *what)
 {
     struct md_call call = {.what = *what};

@@ -10,7 +10,7 @@
 enum {
     BUCKET_BYTES = 25 << 20,
     LAST_PART = 8,   /* the last bucket has at most this part of the others' bytes */
-    ALIGN_BYTES = 64 /* of a parameter in its bucket */
+    ALIGN_BYTES = 64 /* a parameter begins at a multiple of it in its bucket */
 };
 
 /* ---- what was registered ---- */
@@ -61,7 +61,10 @@ static int ranges_compare(const void *left, const void *right)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* What two parameters share would be averaged twice, and with shards zeroed before it is taken again. */
+/*
+ * A value that two parameters share would be averaged twice, and with shards it would be zeroed
+ * before it is taken again.
+ */
 static int gradients_check(struct muster_ddp *ddp)
 {
     size_t n = 0;
@@ -89,8 +92,9 @@ static int gradients_check(struct muster_ddp *ddp)
 }
 
 /*
- * Every rank must have the same parameters; otherwise values of different parameters would be added. A hash of each
- * is compared; the rank that differs names its first parameter that does.
+ * Checks that every rank has the same parameters; otherwise values of different parameters would be
+ * added. A hash of each parameter is compared, and a rank that differs names its first parameter
+ * with another hash.
  */
 static int params_compare(struct muster_ddp *ddp)
 {
@@ -149,8 +153,8 @@ static size_t param_room(const struct muster_ddp *ddp, size_t i)
 }
 
 /*
- * How many parameters the last bucket has: those that have few bytes together, or one. Its exchange begins when the
- * backward pass is over, so no computation hides it.
+ * How many parameters the last bucket has: those that have few bytes together, or one. Its exchange
+ * begins when the backward pass is over, so no computation hides it.
  */
 static size_t n_params_last(const struct muster_ddp *ddp)
 {
@@ -164,8 +168,8 @@ static size_t n_params_last(const struct muster_ddp *ddp)
 }
 
 /*
- * Plans the buckets from the last parameter to the first. A bucket has one type and one kind of memory, and a limited
- * size.
+ * Plans the buckets from the last parameter to the first. A bucket has one type and one kind of
+ * memory, and a limited size.
  */
 static void buckets_plan(struct muster_ddp *ddp)
 {

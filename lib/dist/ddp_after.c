@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions on the whole model: broadcast of values, norm of the gradients, comparison of the replicas.
+ * Functions on the whole model: broadcast of values, norm of the gradients, comparison of the
+ * replicas.
  */
 #include "ddp_inside.h"
 
@@ -112,7 +113,10 @@ int muster_ddp_clip(struct muster_ddp *ddp, double max_norm, double *norm)
 
 /* ---- replicas ---- */
 
-/* The most frequent of `size` hashes that lie `stride` apart; the first of them, if there are several. */
+/*
+ * Returns the most frequent of `size` hashes that lie `stride` apart. If several are as frequent,
+ * the first of them counts.
+ */
 static uint64_t most_frequent(const uint64_t *hashes, size_t stride, uint32_t size)
 {
     uint64_t best = hashes[0];

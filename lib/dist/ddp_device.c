@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients in device memory. They are copied into their bucket, which is in device memory as well, on the caller's
- * stream, and NCCL sums them; only finish waits for the device. This library has no kernels, so functions that look
- * at values (finite or not, norm, clipping, comparison) copy them to the host.
+ * Gradients in device memory. They are copied into their bucket, which is in device memory as well,
+ * on the caller's stream, and NCCL sums them; only finish waits for the device. This library has no
+ * kernels, so functions that look at values (finite or not, norm, clipping, comparison) copy them
+ * to the host.
  */
 #include "ddp_inside.h"
 

@@ -136,7 +136,10 @@ static double value_at(const void *values, enum muster_type type, size_t i)
     return (double)((const float *)values)[i];
 }
 
-/* Eight partial sums, which may become vectors: the order of additions is fixed, whatever the compiler does. */
+/*
+ * Eight partial sums, which may become vectors: the order of additions is fixed, whatever the
+ * compiler does.
+ */
 double md_squares(const void *values, enum muster_type type, size_t count)
 {
     double sums[8] = {0}, sum = 0;
@@ -163,7 +166,10 @@ void md_scale(void *values, enum muster_type type, size_t count, double factor)
 
 /* ---- hash ---- */
 
-/* Multiplication and rotation in four lanes, as xxHash has them; for accidents, not against attacks. */
+/*
+ * Multiplication and rotation in four lanes, as xxHash has them; for accidents, not against
+ * attacks.
+ */
 uint64_t md_hash(const void *at, size_t bytes)
 {
     const unsigned char *byte = at;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step that is the same on any number of ranks. The shards are the leaves of a complete binary tree. A rank has a
- * row of them, and adds up the nodes that are complete within its row: a node is the sum of its two halves, the left
- * one first. The remaining nodes of all rows, at most two of each height and rank, are gathered on every rank, piece
- * by piece, and added up in the same way. No sum depends on the rank that made it.
+ * A step that is the same on any number of ranks. The shards are the leaves of a complete binary
+ * tree. A rank has a row of them, and adds up the nodes that are complete within its row: a node is
+ * the sum of its two halves, the left one first. The remaining nodes of all rows, at most two of
+ * each height and rank, are gathered on every rank, piece by piece, and added up in the same way.
+ * No sum depends on which rank computed it.
  */
 #include "ddp_inside.h"
 
@@ -11,7 +12,7 @@
 #include <string.h>
 
 enum {
-    PIECE_BYTES = 1 << 16 /* of each node, in an exchange */
+    PIECE_BYTES = 1 << 16 /* bytes of each node in an exchange */
 };
 
 /* A part of a node's sums, all of one type. */
@@ -39,13 +40,13 @@ void muster_ddp_shards(const struct muster_ddp *ddp, uint32_t *first, uint32_t *
     *end = row_begin(ddp, ddp->dist->place.rank + 1);
 }
 
-/* Are two neighbouring nodes the halves of one node? */
+/* True if two neighbouring nodes are the halves of one node. */
 static bool are_halves(const struct ddp_node *left, const struct ddp_node *right)
 {
     return left->n == right->n && left->first % (2 * left->n) == 0;
 }
 
-/* The nodes that remain of a row. Returns their number; `nodes` have no sums. */
+/* Finds the nodes that remain of a row, and returns their number. `nodes` have no sums. */
 static size_t row_nodes(const struct muster_ddp *ddp, uint32_t rank, struct ddp_node *nodes)
 {
     uint32_t end = row_begin(ddp, rank + 1);
@@ -119,7 +120,7 @@ static char *param_sums(const struct muster_ddp *ddp, const struct ddp_param *pa
     return sums + param->at * sizeof(float);
 }
 
-/* Fills a leaf, in the type of sums: float32 for 16-bit floats. Without samples it is 0. */
+/* Fills a leaf, in the type of sums: float32 for 16-bit floats. A leaf without samples is 0. */
 static int leaf_fill(struct muster_ddp *ddp, char *sums, uint64_t n_samples)
 {
     double factor = ddp->opts.gradients_are_sums ? 1 : (double)n_samples;
@@ -187,7 +188,7 @@ int muster_ddp_shard(struct muster_ddp *ddp, uint64_t n_samples)
 
 /* ---- the end ---- */
 
-/* The nodes of all ranks are here, `stride` bytes apart: adds them up into the first. */
+/* Adds up the nodes of all ranks, which lie `stride` bytes apart, into the first. */
 static const char *piece_join(struct muster_ddp *ddp, char *all, size_t n_row,
                               const struct piece *piece)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step: the exchange of a bucket is started when its gradients are ready, in the order of the buckets, which is the
- * same on all ranks whatever becomes ready first. The thread of the operations does the rest: it puts the gradients
- * into the bucket, checks whether they are finite, and takes the means out, so that the caller's backward pass goes
- * on meanwhile.
+ * A step: the exchange of a bucket is started when its gradients are ready, in the order of the
+ * buckets, which is the same on all ranks whatever becomes ready first. The thread of the
+ * operations does the rest: it puts the gradients into the bucket, checks whether they are finite,
+ * and takes the means out, so that the caller's backward pass goes on meanwhile.
  *
  * The mean over samples, of which ranks have different numbers, is a sum over ranks in which the
  * gradients of rank r have the weight samples_r / samples (1 / samples where gradients are sums).
@@ -18,7 +18,7 @@
 
 /* ---- what cannot be ---- */
 
-/* The rare case: look again, for the words. */
+/* Looks at the values again, in the rare case of an error, to find the words of the message. */
 int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, const void *packed,
                       enum muster_type wire)
 {
@@ -38,14 +38,20 @@ int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, con
 
 /* ---- samples ---- */
 
-/* After an error the gradients belong to the caller again, so the thread must not read them any more. */
+/*
+ * Ends a failed step. The gradients belong to the caller again, so the thread must not read them
+ * any more.
+ */
 static void step_settle(struct muster_ddp *ddp, int rc)
 {
     if (rc != 0)
         muster_dist_wait(ddp->dist, ddp->ticket);
 }
 
-/* Samples that are counted within a step would come too late for it; shards are counted by muster_ddp_shard. */
+/*
+ * Samples that are counted within a step would come too late for it; shards are counted by
+ * muster_ddp_shard.
+ */
 static int samples_add(struct muster_ddp *ddp, uint64_t n_samples)
 {
     if (ddp->is_begun || ddp->opts.n_shards != 0)
@@ -58,7 +64,7 @@ static int samples_add(struct muster_ddp *ddp, uint64_t n_samples)
     return 0;
 }
 
-/* In the thread, when the samples of all ranks are there. */
+/* Runs in the thread, when the sample counts of all ranks are there. */
 static void samples_weigh(void *arg)
 {
     struct muster_ddp *ddp = arg;
@@ -74,7 +80,7 @@ static void samples_weigh(void *arg)
     }
 }
 
-/* NULL: all are the same, so it is the mean. */
+/* *weights becomes NULL if all ranks have the same weight: the plain mean is taken then. */
 static int weights_give(struct muster_ddp *ddp, const double **weights)
 {
     if (ddp->n_all == 0)
@@ -145,14 +151,14 @@ static int param_pack(const struct ddp_bucket *bucket, const struct ddp_param *p
     bool is_finite = true;
     if (!param->is_view)
         is_finite = md_pack(to, bucket->wire, is->gradient, is->type, is->count, 1);
-    else if (!ddp->opts.allows_nonfinite) /* it is in place already */
+    else if (!ddp->opts.allows_nonfinite) /* these values are in place already */
         is_finite = md_are_finite(to, is->type, is->count);
     if (is_finite || ddp->opts.allows_nonfinite)
         return 0;
     return md_nonfinite_tell(ddp, param, to, bucket->wire);
 }
 
-/* In the thread. The weights are there, because operations are done in order. */
+/* Runs in the thread. The weights are known by then, because operations are done in order. */
 static int bucket_pack(void *arg, const double **weights)
 {
     const struct ddp_bucket *bucket = arg;
@@ -163,7 +169,7 @@ static int bucket_pack(void *arg, const double **weights)
     return rc;
 }
 
-/* In the thread. */
+/* Runs in the thread. */
 static void bucket_unpack(void *arg)
 {
     const struct ddp_bucket *bucket = arg;
@@ -177,7 +183,10 @@ static void bucket_unpack(void *arg)
     }
 }
 
-/* By the caller, when the weights are there: NCCL is given this rank's with the operation. */
+/*
+ * Runs in the caller, when the weights are known: NCCL is given this rank's weight with the
+ * operation.
+ */
 static int device_bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket,
                                const struct muster_dist_call *call)
 {
@@ -250,7 +259,10 @@ int muster_ddp_ready(struct muster_ddp *ddp, size_t param)
 
 /* ---- the end ---- */
 
-/* By the caller: buckets on a device, since the caller's stream may still work on their values. */
+/*
+ * Runs in the caller: unpacks buckets on a device, because the caller's stream may still work on
+ * their values.
+ */
 static int device_bucket_unpack(struct muster_ddp *ddp, const struct ddp_bucket *bucket)
 {
     size_t width = muster_type_bytes(bucket->wire);

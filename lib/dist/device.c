@@ -39,7 +39,9 @@ struct where {
     cuda_context context; /* NULL: that of the device */
 };
 
-/* Host memory that the driver does not know is an invalid value for it, and no error here. */
+/*
+ * Host memory that the driver does not know is an invalid value for the driver, but no error here.
+ */
 static int where_find(struct muster_dist *dist, const void *at, struct where *out)
 {
     unsigned type = 0;
@@ -169,7 +171,10 @@ static void look_pause(uint64_t waited_ns)
         nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
 }
 
-/* The time is over. A rank whose own kernels do not end says so a little before the others call it late. */
+/*
+ * Called when the time is over. A rank whose own kernels do not end says so a little before the
+ * others call it late.
+ */
 static int late_look(struct muster_dist *dist, const struct md_call *call, const char *what)
 {
     const struct md_device *device = dist->device;
@@ -212,7 +217,10 @@ int md_device_wait(struct muster_dist *dist, const struct md_call *call, md_devi
     return rc < 0 ? rc : 0;
 }
 
-/* After an error: waits until the device does not use the caller's memory any more, but not for ever. */
+/*
+ * Called after an error: waits until the device does not use the caller's memory any more, but not
+ * for ever.
+ */
 static void stream_calm(struct muster_dist *dist)
 {
     const struct md_device *device = dist->device;
@@ -241,7 +249,7 @@ static int host_have(struct muster_dist *dist, int which, size_t bytes)
     return 0;
 }
 
-/* Copies on our own stream, and waits. */
+/* Copies on muster's own stream, and waits. */
 static int copy(struct muster_dist *dist, const struct md_call *call, uintptr_t to, uintptr_t from,
                 size_t bytes)
 {
@@ -287,7 +295,7 @@ static int aside_have(struct muster_dist *dist, size_t bytes)
     return rc;
 }
 
-/* In place, NCCL can scatter only to a rank's own part. */
+/* NCCL can scatter in place only to a rank's own part. */
 static int nccl_run(struct muster_dist *dist, const struct md_call *call)
 {
     size_t bytes = md_out_bytes(dist, &call->what);
@@ -305,8 +313,8 @@ static int nccl_run(struct muster_dist *dist, const struct md_call *call)
 /* ---- the choice ---- */
 
 /*
- * NCCL's sums of integers wrap around before the division, so their means are computed on the host. In a world of
- * one, every operation is a copy.
+ * NCCL's sums of integers wrap around before the division, so their means are computed on the host.
+ * In a world of one, every operation is a copy.
  */
 static int values_move(struct muster_dist *dist, const struct md_call *call)
 {
@@ -376,7 +384,10 @@ void md_device_close(struct muster_dist *dist)
     if (md_is_ours(dist) && device->is_chosen &&
         device->cuda.CtxPushCurrent(device->context) == CUDA_OK) {
         md_nccl_end(dist);
-        /* MemFree waits for the device, where a kernel of the caller's may never end after an error. */
+        /*
+         * MemFree waits for the device, where a kernel of the caller's may never end after an
+         * error.
+         */
         if (device->aside && atomic_load(&dist->code) == 0)
             device->cuda.MemFree(device->aside);
         if (device->done)

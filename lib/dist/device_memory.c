@@ -6,7 +6,7 @@ static cuda_address address_of(const void *at)
     return (uintptr_t)at;
 }
 
-/* Zeroed on the caller's stream, so before all later work there. */
+/* The memory is zeroed on the caller's stream, and so before all later work there. */
 void *md_device_memory_new(struct muster_dist *dist, size_t bytes)
 {
     cuda_address at = 0;

@@ -31,7 +31,7 @@ uint64_t md_now_ns(void)
 
 /* ---- errors ---- */
 
-/* With fail_lock. */
+/* Keeps the first error. Called with fail_lock. */
 static int error_keep(struct muster_dist *dist, int code, const char *text)
 {
     if (atomic_load(&dist->code) == 0) {
@@ -114,7 +114,10 @@ static void self_close(struct muster_dist *dist)
     (void)dist;
 }
 
-/* A copy, as the mean, the least and the greatest of one value are that value; unless it has a weight. */
+/*
+ * Copies the values, because the mean, the least and the greatest of one value are that value;
+ * unless the value has a weight.
+ */
 static int self_run(struct muster_dist *dist, const struct md_call *call)
 {
     const struct muster_dist_call *what = &call->what;
@@ -134,7 +137,7 @@ const struct md_backend_ops md_self_ops = {
 
 /* ---- open ---- */
 
-/* A number of seconds, or one with ms, s, m or h behind it. */
+/* Parses a number of seconds, or a number with ms, s, m or h after it. */
 static bool timeout_parse(const char *text, uint64_t *ms)
 {
     static const struct {
@@ -171,7 +174,7 @@ static int timeout_choose(struct muster_dist *dist, const struct muster_dist_opt
 /* The names of backends. `nccl` alone: values in host memory go by whatever reaches all ranks. */
 struct backend_choice {
     const char *name;
-    const struct md_backend_ops *backend; /* NULL: what reaches all ranks */
+    const struct md_backend_ops *backend; /* NULL: the backend that reaches all ranks */
     enum md_device_way way;
 };
 
@@ -193,7 +196,10 @@ static const struct backend_choice *choice_find(const char *name)
     return NULL;
 }
 
-/* The named backend; by default shared memory, if all ranks are known to be on this machine. */
+/*
+ * Chooses the named backend; by default shared memory, if all ranks are known to be on this
+ * machine.
+ */
 static int backend_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
                           enum md_device_way *way)
 {
@@ -221,7 +227,10 @@ static int backend_choose(struct muster_dist *dist, const struct muster_dist_opt
     return 0;
 }
 
-/* The driver is asked about addresses only if the user said that there is device memory: a question costs 0.1 µs. */
+/*
+ * The driver is asked about addresses only if the user said that there is device memory: a question
+ * costs 0.1 µs.
+ */
 static int device_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
                          enum md_device_way way)
 {

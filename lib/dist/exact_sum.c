@@ -85,7 +85,7 @@ bool mw_exact_make_positive(uint64_t *limbs, size_t n_limbs)
     return true;
 }
 
-/* The 64 bits from `bit` on; those beyond the last limb are 0. */
+/* Returns the 64 bits from `bit` on; those beyond the last limb are 0. */
 static uint64_t bits_from(const uint64_t *limbs, size_t n_limbs, size_t bit)
 {
     size_t at = bit / 64;

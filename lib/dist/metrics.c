@@ -56,7 +56,10 @@ const char *muster_metrics_error(const struct muster_metrics *metrics)
     return metrics ? metrics->error : "no memory for metrics";
 }
 
-/* One metric as a line: its name, and its options in digits from which the same bits can be read. */
+/*
+ * Describes one metric in a line: its name, and its options in digits from which the same bits can
+ * be read.
+ */
 static int describe(const struct mw_metric *metric, char *line, size_t cap)
 {
     const struct muster_metric_opts *opts = &metric->opts;
@@ -68,7 +71,7 @@ static int describe(const struct mw_metric *metric, char *line, size_t cap)
     return n + snprintf(line + n, cap - n, "\n");
 }
 
-/* FNV-1a, of the whole text; the version of the records goes first. */
+/* The hash is FNV-1a over the whole text, which begins with the version of the records. */
 uint64_t mw_metrics_layout(const struct muster_metrics *metrics, char *text, size_t cap)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325) + 1;
@@ -108,7 +111,7 @@ static const char *why_not(const struct muster_metrics *metrics, const char *nam
     return NULL;
 }
 
-/* Decide where the parts of a record lie. */
+/* Decides where the parts of a record lie. */
 static void lay_out(struct mw_metric *metric)
 {
     metric->n_words = MW_WORDS;

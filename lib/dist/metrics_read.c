@@ -20,8 +20,8 @@ static double quotient(struct mw_exact_value left, struct mw_exact_value right)
 }
 
 /*
- * (weight * squares - sum^2) / weight^2. The difference is an exact integer, never negative by the inequality of
- * Cauchy and Schwarz, and is rounded once, so nothing is lost by cancellation.
+ * (weight * squares - sum^2) / weight^2. The difference is an exact integer, never negative by the
+ * inequality of Cauchy and Schwarz, and is rounded once, so nothing is lost by cancellation.
  */
 static double variance_of(const struct mw_metric *metric, const uint64_t *record,
                           struct mw_exact_value weight)
@@ -43,7 +43,7 @@ static double variance_of(const struct mw_metric *metric, const uint64_t *record
     return quotient(value, weight);
 }
 
-/* The metric, or NULL with the sticky error. */
+/* Returns the metric, or NULL with the sticky error. */
 static const struct mw_metric *look_up(struct muster_metrics *metrics, int metric)
 {
     if (!metrics || metrics->code != 0)
@@ -92,8 +92,9 @@ const uint64_t *muster_metrics_histogram(struct muster_metrics *metrics, int met
 }
 
 /*
- * The upper bits of a positive double (exponent and first bits of the mantissa) are its place on a scale of octaves,
- * each cut into equal bins, as in HdrHistogram. No logarithm is used, since its last bit differs between libraries.
+ * The upper bits of a positive double (exponent and first bits of the mantissa) are its place on a
+ * scale of octaves, each cut into equal bins, as in HdrHistogram. No logarithm is used, since its
+ * last bit differs between libraries.
  */
 size_t mw_percentile_bin(double value)
 {
@@ -119,7 +120,7 @@ double mw_percentile_middle(size_t bin)
     return side < 0 ? -mw_word_double(word) : mw_word_double(word);
 }
 
-/* The bin that has the value of a rank, from 1. */
+/* Returns the bin that has the value of this rank, which counts from 1. */
 static size_t bin_of_rank(const uint64_t *counts, size_t n_counts, uint64_t rank)
 {
     size_t bin = 0;

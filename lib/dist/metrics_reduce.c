@@ -10,8 +10,8 @@
 #include <string.h>
 
 /*
- * Ranks with different metrics would send different sizes, which would break a collective. So the first reduce
- * exchanges a block of fixed size: the hash, the count and the definitions as text.
+ * Ranks with different metrics would send different sizes, which would break a collective. So the
+ * first reduce exchanges a block of fixed size: the hash, the count and the definitions as text.
  */
 struct layout_block {
     char hash[24]; /* hexadecimal: no byte order */
@@ -34,7 +34,7 @@ static size_t line_len(const char *line)
     return strcspn(line, "\n");
 }
 
-/* A definition for a message, without the end of its line. */
+/* Returns the length of a definition in a message, without the end of its line. */
 static int shown_len(const char **line)
 {
     *line = **line ? *line : "nothing";

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks on several machines, through the MPI library that is installed there: loaded when it is needed, so that
- * nothing else depends on it. MPI only carries bytes. Values are combined in the same order as in shared memory, so
- * results have the same bits, and types that MPI does not know can be used.
+ * Ranks on several machines, through the MPI library that is installed there: loaded when it is
+ * needed, so that nothing else depends on it. MPI only carries bytes. Values are combined in the
+ * same order as in shared memory, so results have the same bits, and types that MPI does not know
+ * can be used.
  *
- * Before an operation, each rank sends every other a signature of its call, which shows disagreement and missing
- * ranks. An error is a separate message, for which each rank looks while it waits.
+ * Before an operation, each rank sends every other a signature of its call, which shows
+ * disagreement and missing ranks. An error is a separate message, for which each rank looks while
+ * it waits.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -47,18 +49,19 @@ struct mpi {
     pthread_mutex_t lock; /* one call at a time */
     bool was_begun_here, has_failed;
     uint64_t deadline_ns;
-    struct signature *signatures; /* the newest of each rank, and room for the next ones */
+    struct signature *signatures; /* the newest signature of each rank, and room for the next
+                                   * ones */
     /* Five for each rank: to receive, to send, to send an error, to ask, to answer. */
     mpi_handle *requests;
     char *send, *receive; /* PIECE_BYTES for each rank */
     const void **sources;
-    struct told told; /* being sent */
+    struct told told; /* the error that is being sent */
     uint32_t rank;
 };
 
 /* ---- waiting ---- */
 
-/* With the lock. Has an error of another rank come? */
+/* Returns true if an error of another rank has come. Called with the lock. */
 static bool told_receive(struct mpi *mpi, struct told *told)
 {
     int has_come = 0;
@@ -71,7 +74,7 @@ static bool told_receive(struct mpi *mpi, struct told *told)
     return true;
 }
 
-/* With the lock. Has a rank asked, or answered? *from: its number. */
+/* Returns true if a rank has asked or answered; *from is its number. Called with the lock. */
 static bool word_receive(struct mpi *mpi, int tag, uint32_t *from)
 {
     int has_come = 0;
@@ -81,13 +84,13 @@ static bool word_receive(struct mpi *mpi, int tag, uint32_t *from)
     return has_come;
 }
 
-/* With the lock. */
+/* Called with the lock. */
 static void word_send(struct mpi *mpi, uint32_t to, int tag, mpi_handle *request)
 {
     mpi->call.Isend(&mpi->rank, sizeof(mpi->rank), mpi->byte, (int)to, tag, mpi->comm, request);
 }
 
-/* With the lock. */
+/* Answers the ranks that have asked. Called with the lock. */
 static void asked_answer(struct muster_dist *dist)
 {
     struct mpi *mpi = dist->impl;
@@ -96,7 +99,7 @@ static void asked_answer(struct muster_dist *dist)
         word_send(mpi, from, TAG_HERE, &mpi->requests[4 * (size_t)dist->place.size + from]);
 }
 
-/* 0, or the error that another rank has told. */
+/* Returns 0, or the error that another rank has told. */
 static int told_look(struct muster_dist *dist)
 {
     struct mpi *mpi = dist->impl;
@@ -109,7 +112,7 @@ static int told_look(struct muster_dist *dist)
     return is_told ? md_adopt(dist, told.code < 0 ? told.code : MUSTER_DIST_EFAIL, told.text) : 0;
 }
 
-/* One request's state: 1 done, 0 not yet, negative: an error. */
+/* Returns the state of one request: 1 done, 0 not yet, negative: an error. */
 static int request_look(struct muster_dist *dist, mpi_handle *request)
 {
     struct mpi *mpi = dist->impl;
@@ -120,7 +123,10 @@ static int request_look(struct muster_dist *dist, mpi_handle *request)
     return is_done ? 1 : told_look(dist);
 }
 
-/* 0, an error that was told, or 1: the time is over. MPI makes progress only when it is called. */
+/*
+ * Returns 0, an error that a rank has told, or 1 if the time is over. MPI makes progress only when
+ * it is called.
+ */
 static int request_wait(struct muster_dist *dist, mpi_handle *request)
 {
     const struct mpi *mpi = dist->impl;
@@ -152,9 +158,10 @@ static void signature_format(const struct signature *signature, char *out, size_
 }
 
 /*
- * The time is over. Asks all ranks: a rank that waits like this one answers. It may wait for another rank in the
- * operation before, and will soon have an error of its own. *missing: the first rank that does not answer, if there
- * is one. An error that another rank tells meanwhile counts for all.
+ * Called when the time is over. Asks all ranks, and a rank that waits like this one answers. It may
+ * wait for another rank in the operation before, and will soon have an error of its own. *missing:
+ * the first rank that does not answer, if there is one. An error that another rank tells meanwhile
+ * counts for all.
  */
 static int roll_call(struct muster_dist *dist, uint32_t *missing)
 {
@@ -215,7 +222,10 @@ static int signatures_compare(struct muster_dist *dist)
     return 0;
 }
 
-/* Sends this rank's signature to every other; when it returns, all ranks have come. */
+/*
+ * Sends this rank's signature to every other rank. When it returns, the signatures of all ranks
+ * have come.
+ */
 static int signatures_exchange(struct muster_dist *dist, const struct md_call *call)
 {
     struct mpi *mpi = dist->impl;
@@ -262,7 +272,7 @@ enum exchange {
     FROM_ROOT
 };
 
-/* All ranks have come, and the operation does not end: says which rank is stuck. */
+/* For an operation that does not end although all ranks have come: says which rank is stuck. */
 static int stuck_tell(struct muster_dist *dist, const struct md_call *call)
 {
     char own[120];
@@ -400,8 +410,8 @@ static int mpi_look(struct muster_dist *dist, const struct md_call *call)
 }
 
 /*
- * Tells all ranks of an error. The messages may never be received; they get a while to leave, because the process may
- * end next.
+ * Tells all ranks of an error. The messages may never be received; they get a while to leave,
+ * because the process may end next.
  */
 static void mpi_fail(struct muster_dist *dist, int *code, char *text)
 {
@@ -481,8 +491,8 @@ static int mpi_open(struct muster_dist *dist)
 }
 
 /*
- * The library stays loaded, since it has threads and handlers. After an error MPI is not finalised, since that would
- * wait for the other ranks, and memory that MPI may still use is not freed.
+ * The library stays loaded, since it has threads and handlers. After an error MPI is not finalised,
+ * since that would wait for the other ranks, and memory that MPI may still use is not freed.
  */
 static void mpi_close(struct muster_dist *dist)
 {

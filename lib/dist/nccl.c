@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations by NCCL. The communicator is non-blocking: while a call is under way, this rank looks at the other
- * ranks, and gives up as soon as one of them is gone or has failed. The communicator is made at the first operation
- * that needs it, when the device is known. It is released by abort, which needs no other rank: by then all operations
- * have ended on all ranks.
+ * Operations by NCCL. The communicator is non-blocking: while a call is under way, this rank looks
+ * at the other ranks, and gives up as soon as one of them is gone or has failed. The communicator
+ * is made at the first operation that needs it, when the device is known. It is released by abort,
+ * which needs no other rank: by then all operations have ended on all ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,10 @@ static int nccl_check(struct muster_dist *dist, int status, const char *what)
     return status == NCCL_OK || status == NCCL_IN_PROGRESS ? 0 : nccl_tell(dist, status, what);
 }
 
-/* Is the communicator's last call enqueued? 1: yes, 0: not yet, negative: an error. */
+/*
+ * Looks whether the communicator's last call is enqueued. Returns 1 if it is, 0 if not yet,
+ * negative for an error.
+ */
 static int enqueued_look(struct muster_dist *dist)
 {
     const struct md_nccl *nccl = dist->device->nccl;
@@ -97,8 +100,8 @@ static int versions_compare(struct muster_dist *dist, const struct introduction 
 }
 
 /*
- * Two ranks on one device: NCCL refuses that too, but only some versions say why. From 2.30 on, the variable allows
- * it.
+ * Finds two ranks on one device: NCCL refuses that too, but only some versions say why. From 2.30
+ * on, the variable allows it.
  */
 static int devices_compare(struct muster_dist *dist, const struct introduction *all)
 {
@@ -185,7 +188,7 @@ void md_nccl_end(struct muster_dist *dist)
 
 /* ---- operations ---- */
 
-/* By enum muster_type. */
+/* NCCL's types by enum muster_type. */
 static const int types[] = {[MUSTER_FLOAT32] = NCCL_FLOAT32,   [MUSTER_FLOAT64] = NCCL_FLOAT64,
                             [MUSTER_BFLOAT16] = NCCL_BFLOAT16, [MUSTER_FLOAT16] = NCCL_FLOAT16,
                             [MUSTER_INT32] = NCCL_INT32,       [MUSTER_INT64] = NCCL_INT64,
@@ -218,7 +221,7 @@ static int collective_call(struct muster_dist *dist, const struct muster_dist_ca
     return NCCL_OK;
 }
 
-/* The sum of values times this rank's weight, which is rounded to their type. */
+/* Computes the sum of values times this rank's weight, which is rounded to their type. */
 static int weighted_call(struct muster_dist *dist, const struct muster_dist_call *what,
                          double weight)
 {

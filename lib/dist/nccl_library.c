@@ -52,7 +52,9 @@ static int version_check(struct muster_dist *dist, const struct nccl_functions *
                    dist->place.rank, text);
 }
 
-/* The plain name finds a library that is loaded already, as by PyTorch; else ld.so's paths count. */
+/*
+ * The plain name finds a library that is loaded already, as by PyTorch; else ld.so's paths count.
+ */
 int md_nccl_load(struct muster_dist *dist, struct nccl_functions *out, int *version)
 {
     static const char *const usual[] = {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2",

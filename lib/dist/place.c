@@ -19,14 +19,15 @@ enum {
 /* The variables that a launcher sets; NULL: it has none. */
 struct source {
     const char *launcher;
-    const char *mark; /* must be set as well, since others set the rank's variable too */
+    const char *mark; /* must be set as well, because other programs also set the rank's variable */
     const char *rank, *size, *local_rank, *local_size, *n_machines;
     const char *keys[N_KEYS]; /* variables that identify this attempt of this job */
 };
 
 /*
- * The first launcher whose rank is set counts. `muster launch` and torchrun come first, because the other launchers
- * start them and leave their own variables; srun comes after the launchers that run in its jobs.
+ * The first launcher whose rank is set counts. `muster launch` and torchrun come first, because the
+ * other launchers start them and leave their own variables; srun comes after the launchers that run
+ * in its jobs.
  */
 /* clang-format off */
 static const struct source sources[] = {
@@ -79,7 +80,7 @@ static bool number_read(const char *name, uint32_t *out, char *error, size_t err
     return true;
 }
 
-/* FNV-1a over the values, with what separates them. */
+/* Adds a value and a separator to a hash by FNV-1a. */
 static uint64_t hash_add(uint64_t hash, const char *text)
 {
     for (; *text; text++)
@@ -88,8 +89,9 @@ static uint64_t hash_add(uint64_t hash, const char *text)
 }
 
 /*
- * If the launcher names no job, the parent process identifies it: it is the parent of all ranks of this machine. The
- * size is not part of the key, so that ranks that disagree about it meet, and can say so.
+ * If the launcher names no job, the parent process identifies it: it is the parent of all ranks of
+ * this machine. The size is not part of the key, so that ranks that disagree about it meet, and can
+ * say so.
  */
 static void key_make(const struct source *source, struct md_place *place)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sampler: the position of the ranks in the global order, and the cutting of batches. sampler_order.h has the
- * order itself.
+ * The sampler: the position of the ranks in the global order, and the cutting of batches.
+ * sampler_order.h has the order itself.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The four orders. All of them are pure functions of the seed, the epoch and the position; stored data (the keys of
- * an epoch, a sorted pool) are only a cache.
+ * The four orders. All of them are pure functions of the seed, the epoch and the position; stored
+ * data (the keys of an epoch, a sorted pool) are only a cache.
  */
 #include "sampler_order.h"
 
@@ -145,8 +145,9 @@ void mw_order_release(struct mw_order *order)
 }
 
 /*
- * The sums of the weights are cut into n_positions equal pieces, and one point is taken in each, at the same offset
- * in all pieces: an item gets as many points as its weight has pieces, rounded down or up.
+ * The sums of the weights are cut into n_positions equal pieces, and one point is taken in each, at
+ * the same offset in all pieces: an item gets as many points as its weight has pieces, rounded down
+ * or up.
  */
 static uint64_t weighted_at(const struct mw_order *order, uint64_t position)
 {
@@ -202,7 +203,9 @@ static uint64_t bucketed_at(struct mw_order *order, uint64_t position)
         at = rank * pool->batch + (rank >= pool->gap ? rest : 0);
         size = pool->batch;
     }
-    /* Items are shuffled within a batch too; otherwise the first rank would get the shortest ones. */
+    /*
+     * Items are shuffled within a batch too; otherwise the first rank would get the shortest ones.
+     */
     if (pool->batch_at != at) {
         mw_permutation_init(&pool->within, size, mw_key(mw_key(pool->key, MW_ROUNDS_MAX + 4), at));
         pool->batch_at = at;

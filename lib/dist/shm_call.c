@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations, by steps. Values in ordinary memory go through the stages, in chunks that stay in the cache; while
- * a chunk is put into a stage, the one before is combined, and the one before that is taken out. Each rank combines
- * its part of a chunk, and puts only the values into its stage that others need. Values in arenas are read in place,
- * and results are written directly to their place.
+ * The operations as steps. Values in ordinary memory go through the stages, in chunks that stay in
+ * the cache. While a chunk is put into a stage, the chunk before it is combined, and the one before
+ * that is taken out. Each rank combines its part of a chunk, and puts into its stage only the
+ * values that others need. Values in arenas are read in place, and results are written directly to
+ * their place.
  */
 #include <string.h>
 
@@ -11,7 +12,10 @@
 #include "shm.h"
 
 enum {
-    /* up to this size each rank combines all values itself: more arithmetic, one wait instead of two. */
+    /*
+     * up to this size each rank combines all values itself: more arithmetic, one wait instead of
+     * two.
+     */
     SMALL_BYTES = 16384,
     DIRECT_BYTES_MIN = 32768, /* from this size on, values in arenas are not copied to stages */
     BLOCK_BYTES = 32768       /* combined, and then copied to the other ranks while in the cache */
@@ -27,17 +31,17 @@ struct work {
     struct muster_dist *dist;
     struct md_shm *shm;
     const struct muster_dist_call *what;
-    bool has_values; /* for this file to move */
+    bool has_values; /* true if this file has to move values */
     const char *in;
     char *out;
     size_t width;    /* bytes of a value */
     size_t chunk;    /* values of a chunk; of a reduce-scatter: of each rank's part */
     size_t n_chunks; /* at least 1 */
-    uint64_t step;   /* in which chunk 0 is put into the stages */
+    uint64_t step;   /* the step in which chunk 0 is put into the stages */
     const void **of; /* sources: one for each rank */
 };
 
-/* The rank's part of `count` values; it begins at a cache line if the whole does. */
+/* Returns the rank's part of `count` values. The part begins at a cache line if the values do. */
 static struct part part_of(const struct work *work, size_t count, uint32_t rank)
 {
     size_t line = MD_LINE_BYTES / work->width, size = work->shm->size;
@@ -132,8 +136,8 @@ static int reduce_small(struct work *work)
 }
 
 /*
- * Each rank combines its part of all buffers, and writes the result into all. No other rank reads or writes that part
- * meanwhile.
+ * Each rank combines its part of all buffers, and writes the result into all. No other rank reads
+ * or writes that part meanwhile.
  */
 static int reduce_direct(struct work *work)
 {
@@ -301,8 +305,8 @@ static void first_stage(struct work *work)
 }
 
 /*
- * The signature has the place of this rank's values in the file, if the others may use them there. They may not if
- * this rank's result would overwrite values that they read.
+ * Makes the signature. It has the place of this rank's values in the file, if the others may use
+ * them there: they may not if this rank's result would overwrite values that they read.
  */
 static struct shm_signature sign(const struct work *work, const struct md_call *call)
 {
@@ -316,7 +320,7 @@ static struct shm_signature sign(const struct work *work, const struct md_call *
     return own;
 }
 
-/* Can all ranks' values (of a broadcast: the root's) be used in place? */
+/* True if the values of all ranks (of a broadcast: of the root) can be used in place. */
 static bool can_be_direct(const struct work *work, bool *is_any)
 {
     const struct shm_rank *ranks = work->shm->world->ranks;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file that the ranks share, and the buffers in this rank's arena. Every page is reserved before it is used, with
- * an error message if there is no memory for it: a write to a missing page would kill the process.
+ * The file that the ranks share, and the buffers in this rank's arena. Every page is reserved
+ * before it is used, with an error message if there is no memory for it: a write to a missing page
+ * would kill the process.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +34,9 @@ static const char *reason(void)
 
 /* ---- how much memory there is ---- */
 
-/* The number after a name in a file of the kernel's; UINT64_MAX: it is missing, or "max". */
+/*
+ * Returns the number after a name in a file of the kernel's; UINT64_MAX: it is missing, or "max".
+ */
 static uint64_t number_in(const char *path, const char *name)
 {
     char line[256];
@@ -51,7 +54,7 @@ static uint64_t number_in(const char *path, const char *name)
     return found;
 }
 
-/* What the versions of control groups call things. */
+/* The names of files and members in each version of control groups. */
 static const struct group_files {
     const char *controller, *mount, *max, *used, *cache;
 } versions[] = {
@@ -73,7 +76,7 @@ static uint64_t group_room_bytes(const char *folder, const struct group_files *f
     uint64_t cache = group_number(folder, "memory.stat", files->cache);
     if (max == UINT64_MAX || used == UINT64_MAX)
         return UINT64_MAX;
-    used -= cache < used ? cache : 0; /* given back when memory is short */
+    used -= cache < used ? cache : 0; /* the kernel gives this cache back when memory is short */
     return used < max ? max - used : 0;
 }
 
@@ -83,8 +86,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /*
- * The limits of the groups above hold as well, up to the mount. Groups that cannot be seen are passed
- * over: in a container the path may be that of the machine.
+ * The limits of the groups above hold as well, up to the mount. Groups that cannot be seen are
+ * passed over: in a container the path may be that of the machine.
  */
 static uint64_t groups_room_bytes(const char *root, const char *path,
                                   const struct group_files *files)
@@ -174,8 +177,8 @@ static int file_map(struct muster_dist *dist, uint64_t bytes)
 }
 
 /*
- * An equal share of the machine's memory. Less if the user's limits are lower: a file that grows above the limit on
- * file sizes would kill the process.
+ * Returns an equal share of the machine's memory, or less if the user's limits are lower: a file
+ * that grows above the limit on file sizes would kill the process.
  */
 static uint64_t arena_choose(uint64_t fixed, uint32_t size)
 {
@@ -267,7 +270,7 @@ uint64_t md_shm_offset(const struct md_shm *shm, const void *at, size_t bytes)
     return is_inside ? from - (uintptr_t)shm->base : 0;
 }
 
-/* The first gap that is large enough. Returns the link behind which the block belongs. */
+/* Finds the first gap that is large enough. Returns the link behind which the block belongs. */
 static struct shm_block **gap_find(struct md_shm *shm, uint64_t bytes, uint64_t *at)
 {
     struct shm_block **link = &shm->blocks;
@@ -288,7 +291,7 @@ static void block_release(struct md_shm *shm, struct shm_block *block)
     free(block);
 }
 
-/* With the lock. NULL: there is no room. */
+/* Returns NULL if there is no room. Called with the lock. */
 static struct shm_block *block_new(struct muster_dist *dist, uint64_t bytes)
 {
     struct md_shm *shm = dist->impl;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the ranks of one machine get the file that they share. Rank 0 makes it and listens at a name in the abstract
- * space of sockets, which vanishes with its process; the others connect, introduce themselves, and get the file's
- * descriptor. The name is made of the user, the job and the attempt (md_place.key), so that ranks of another job, or
- * of an earlier attempt, do not connect. Connections stay open until all ranks have come, so that a rank that ends
- * early is noticed.
+ * How the ranks of one machine get the file that they share. Rank 0 makes it and listens at a name
+ * in the abstract space of sockets, which vanishes with its process; the others connect, introduce
+ * themselves, and get the file's descriptor. The name is made of the user, the job and the attempt
+ * (md_place.key), so that ranks of another job, or of an earlier attempt, do not connect.
+ * Connections stay open until all ranks have come, so that a rank that ends early is noticed.
  */
 #include <errno.h>
 #include <poll.h>
@@ -29,7 +29,7 @@ struct hello {
     uint32_t magic, rank, size, pid;
 };
 
-/* With the descriptor, if text is empty. */
+/* Comes with the descriptor of the file, if the text is empty. */
 struct answer {
     char text[MD_TEXT_BYTES];
 };
@@ -83,7 +83,10 @@ static int late_tell(struct muster_dist *dist)
 
 /* ---- rank 0 ---- */
 
-/* Listens. An attempt that is just ending may still have the name, so this is tried for a while. */
+/*
+ * Listens at the name. An attempt that is just ending may still have the name, so this is tried for
+ * a while.
+ */
 static int host_listen(struct muster_dist *dist, int *out)
 {
     struct sockaddr_un address;
@@ -157,7 +160,7 @@ static int hello_judge(struct host *host, const struct hello *hello, int fd)
     return md_fail(dist, MUSTER_DIST_EENV, "%s", text);
 }
 
-/* A stranger introduces itself, or its connection ends. */
+/* Hears a stranger introduce itself, or its connection end. */
 static int stranger_hear(struct host *host, struct pollfd *poll)
 {
     struct hello hello = {0};
@@ -179,7 +182,7 @@ static int stranger_hear(struct host *host, struct pollfd *poll)
     return rc;
 }
 
-/* A rank confirms by one byte that it has the file, or its connection ends. */
+/* Hears a rank confirm by one byte that it has the file, or its connection end. */
 static int rank_hear(struct host *host, uint32_t rank)
 {
     struct shm_rank *other = &((struct md_shm *)host->dist->impl)->world->ranks[rank];
@@ -284,7 +287,7 @@ static int guest_connect(struct muster_dist *dist, int *out)
     }
 }
 
-/* -1: no answer came; the connection is useless. */
+/* Returns -1 if no answer came, so that the connection is useless. */
 static int answer_receive(const struct md_shm *shm, int fd, struct answer *answer, int *file)
 {
     union {

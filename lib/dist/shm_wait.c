@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waiting for the other ranks, and the errors when one does not come. A rank polls for a short while, then sleeps;
- * every tenth of a second it checks whether a rank has told an error, a process has ended, or the time is over.
+ * Waiting for the other ranks, and the errors when one does not come. A rank polls for a short
+ * while, then sleeps; every tenth of a second it checks whether a rank has told an error, a process
+ * has ended, or the time is over.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -99,8 +100,8 @@ int md_shm_told(struct muster_dist *dist)
 }
 
 /*
- * The rank that claims the record first writes it. If that rank is killed before it has written, the record stays
- * claimed.
+ * The rank that claims the record first writes it. If that rank is killed before it has written,
+ * the record stays claimed.
  */
 void md_shm_fail(struct muster_dist *dist, int *code, char *text)
 {
@@ -169,14 +170,14 @@ static void last_format(const struct shm_rank *rank, char *out, size_t cap)
         snprintf(out, cap, "its last was %s, to which it came %.1f s ago", call, age_s);
 }
 
-/* Has the process of a rank ended? False if that cannot be determined. */
+/* True if the process of a rank has ended; false if that cannot be determined. */
 static bool is_gone(const struct md_shm *shm, uint32_t rank)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
     return fcntl(shm->fd, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
-/* Has the step ended? A rank that is gone may have ended after it. */
+/* True if the step has ended. A rank that is gone may have ended after it. */
 static bool has_ended(const struct md_shm *shm)
 {
     return atomic_load(&shm->world->step) != (uint32_t)shm->step;
@@ -243,9 +244,9 @@ int md_shm_look(struct muster_dist *dist, const struct md_call *call)
 /* ---- steps ---- */
 
 /*
- * Polls: first with a few pause instructions (a hypervisor stops a CPU after many), then with yields, since the
- * awaited rank may need this CPU. Sleeping comes after that: it costs both sides a system call, and 20 µs until the
- * sleeper runs again.
+ * Polls: first with a few pause instructions (a hypervisor stops a CPU after many), then with
+ * yields, since the awaited rank may need this CPU. Sleeping comes after that: it costs both sides
+ * a system call, and 20 µs until the sleeper runs again.
  */
 static bool look_briefly(const struct md_shm *shm)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations over TCP. Every rank combines its part of the values, in the order of the ranks, and all gather the
- * parts. Values are sent from the caller's memory and received into it; only values that are to be combined are
- * received into memory of our own. Few values travel with the signature, and every rank combines all of them.
+ * The operations over TCP. Every rank combines its part of the values, in the order of the ranks,
+ * and all gather the parts. Values are sent from the caller's memory and received into it; only
+ * values that are to be combined are received into memory of our own. Few values travel with the
+ * signature, and every rank combines all of them.
  */
 #include "tcp.h"
 
@@ -15,8 +16,8 @@
 #include "shm.h"
 
 enum {
-    PIECE_BYTES_MAX = 1 << 20, /* of each rank's part */
-    RECEIVE_BYTES = 16 << 20   /* about, of all ranks */
+    PIECE_BYTES_MAX = 1 << 20, /* most bytes of each rank's part */
+    RECEIVE_BYTES = 16 << 20   /* about so many bytes of all ranks together */
 };
 
 /* One operation. */
@@ -26,7 +27,7 @@ struct work {
     const struct md_call *call;
     const char *in;
     char *out;
-    size_t width, bytes; /* of a value; of `count` values */
+    size_t width, bytes; /* bytes of a value; bytes of `count` values */
 };
 
 /* ---- exchanges ---- */
@@ -37,8 +38,8 @@ static char *received(const struct md_tcp *tcp, uint32_t rank)
 }
 
 /*
- * Begins an exchange without frames; the caller adds frames. Takes the lock, up to exchange_run(): another thread may
- * fail meanwhile, and would send that on the same connections.
+ * Begins an exchange without frames; the caller adds frames. Takes the lock, up to exchange_run():
+ * another thread may fail meanwhile, and would send that on the same connections.
  */
 static void exchange_begin(struct md_tcp *tcp)
 {
@@ -65,7 +66,10 @@ static void combine(const struct work *work, void *out, const void *own, size_t 
 
 /* ---- large operations ---- */
 
-/* Reduces values [begin, begin + count): sends each rank its part, and gathers the results of all parts. */
+/*
+ * Reduces values [begin, begin + count): sends each rank its part, and gathers the results of all
+ * parts.
+ */
 static int chunk_reduce(struct work *work, size_t begin, size_t count)
 {
     struct md_tcp *tcp = work->tcp;

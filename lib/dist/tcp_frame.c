@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames between ranks. All frames of an exchange move at the same time, in the order in which sockets are ready; a
- * waiting rank checks the clock, and errors of others. Of received heads only the number of bytes is used, and only
- * if it is the expected one.
+ * Frames between ranks. All frames of an exchange move at the same time, in the order in which
+ * sockets are ready. A waiting rank checks the clock, and looks for errors of other ranks. Of a
+ * received head, only the number of bytes is used, and only if it is the expected one.
  */
 #include <errno.h>
 #include <poll.h>
@@ -87,7 +87,9 @@ static bool has_come(const struct tcp_peer *peer)
                                  (peer->is_odd || in->done == sizeof(in->head) + in->bytes));
 }
 
-/* The head is complete. If a rank came to another operation, that is reported when all have come. */
+/*
+ * Judges a complete head. If a rank came to another operation, that is reported when all have come.
+ */
 static enum look head_judge(struct tcp_peer *peer, const struct tcp_signature *own)
 {
     struct tcp_incoming *in = &peer->in;
@@ -188,7 +190,7 @@ static enum look odd_pass(struct tcp_peer *peer)
     uint64_t left = in->head.bytes - (in->done - sizeof(in->head));
     if (left == 0) {
         peer->is_odd = false;
-        in->expected = 0; /* it has come */
+        in->expected = 0; /* this frame has come */
         return MOVED;
     }
     ssize_t n =
@@ -215,7 +217,7 @@ static enum look told_read(struct md_tcp *tcp, struct tcp_peer *peer)
     return look;
 }
 
-/* One look at all connections, without waiting, for errors that others tell. */
+/* Looks once at all connections, without waiting, for errors that other ranks tell. */
 static int told_look(struct muster_dist *dist)
 {
     struct md_tcp *tcp = dist->impl;
@@ -228,8 +230,9 @@ static int told_look(struct muster_dist *dist)
 }
 
 /*
- * A rank from which no frame is expected any more may send an error or a question. Its next signature stays unread
- * for later, and so does an error if the rank had done `seq` operations before.
+ * Reads from a rank from which no frame is expected any more; it may send an error or a question.
+ * Its next signature stays unread for later, and so does an error if the rank had done `seq`
+ * operations before.
  */
 static enum look aside_read(struct tcp_peer *peer, uint64_t seq)
 {
@@ -275,8 +278,8 @@ int md_tcp_aside(struct muster_dist *dist, const struct md_call *call)
 }
 
 /*
- * A connection has ended. A failing rank tells why before it ends, perhaps to another rank, so this waits for such an
- * error first.
+ * Reports that a connection has ended. A failing rank tells why before it ends, perhaps to another
+ * rank, so this waits for such an error first.
  */
 static int lost_tell(struct muster_dist *dist, uint32_t rank, const struct md_call *call, int error)
 {
@@ -350,8 +353,9 @@ static int late_tell(struct muster_dist *dist, const struct md_call *call)
 /* ---- an exchange ---- */
 
 /*
- * One look at all connections of an exchange. Not is_patient: the exchange has stood still, so it also looks at ranks
- * from which no frame is expected. *rank: whose connection is `TOLD` or `LOST`.
+ * Looks once at all connections of an exchange. If is_patient is false, the exchange has stood
+ * still, and ranks from which no frame is expected are looked at as well. *rank: whose connection
+ * is `TOLD` or `LOST`.
  */
 static enum look exchange_look(struct md_tcp *tcp, const struct tcp_signature *own, bool is_patient,
                                uint32_t *rank)
@@ -374,7 +378,7 @@ static enum look exchange_look(struct md_tcp *tcp, const struct tcp_signature *o
         }
         if (in <= MOVED && !is_sent(peer) && !tcp->has_told)
             out = peer_write(peer);
-        /* An error that it told before it ended may still be unread. */
+        /* An error that the rank told before its connection ended may still be unread. */
         if (out == LOST && !has_come(peer))
             out = IDLE;
         enum look look = in > out ? in : out;
@@ -467,7 +471,7 @@ int md_tcp_exchange(struct muster_dist *dist, const struct md_call *call)
 
 /* ---- the end ---- */
 
-/* With the lock. The rest of an unfinished frame has to be sent first. */
+/* Sends an error, after the rest of an unfinished frame. Called with the lock. */
 static void told_send(struct tcp_peer *peer, const struct tcp_told *told, uint64_t n_done,
                       uint64_t end_ns)
 {
@@ -502,8 +506,9 @@ void md_tcp_fail(struct muster_dist *dist, int *code, char *text)
 }
 
 /*
- * A rank may have given up an operation at the moment in which the others completed it: its error counts for all, and
- * comes before it leaves. An error of an operation that this rank has not come to is ignored.
+ * A rank may have given up an operation at the moment in which the others completed it: its error
+ * counts for all, and comes before it leaves. An error of an operation that this rank has not come
+ * to is ignored.
  */
 static void told_late_adopt(struct muster_dist *dist, struct tcp_peer *peer)
 {
@@ -516,8 +521,8 @@ static void told_late_adopt(struct muster_dist *dist, struct tcp_peer *peer)
 }
 
 /*
- * Reads until the other side has closed as well: a socket that is closed with unread bytes discards bytes that it has
- * sent.
+ * Reads until the other side has closed as well: a socket that is closed with unread bytes discards
+ * bytes that it has sent.
  */
 static void drain(struct muster_dist *dist)
 {

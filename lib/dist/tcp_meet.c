@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks on several machines find each other. Rank 0 listens at a port that all know: MASTER_PORT, which the
- * launcher holds for the ranks' own library, or MUSTER_DIST_PORT. The others connect, and tell their ranks and the
- * ports at which they listen. When all have come, rank 0 sends everyone the addresses, and each rank connects to
- * those with lower numbers. Then no rank listens any more.
+ * How ranks on several machines find each other. Rank 0 listens at a port that all know:
+ * MASTER_PORT, which the launcher holds for the ranks' own library, or MUSTER_DIST_PORT. The others
+ * connect, and tell their ranks and the ports at which they listen. When all have come, rank 0
+ * sends everyone the addresses, and each rank connects to those with lower numbers. Then no rank
+ * listens any more.
  *
- * The rank that accepts a connection sends a random number, with which the other end proves that it knows the job
- * (and MUSTER_DIST_TOKEN, if that is set). The connection of anybody else is closed, and the ranks go on waiting.
+ * The rank that accepts a connection sends a random number, with which the other end proves that it
+ * knows the job (and MUSTER_DIST_TOKEN, if that is set). The connection of anybody else is closed,
+ * and the ranks go on waiting.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -46,7 +48,7 @@ struct hello {
     uint64_t mac;
 };
 
-/* Where a rank listens; IPv4 is mapped into IPv6. */
+/* The address at which a rank listens; IPv4 is mapped into IPv6. */
 struct where {
     struct in6_addr address;
     uint32_t port, scope;
@@ -146,7 +148,7 @@ static uint64_t hello_mac(const struct md_tcp *tcp, const uint64_t nonce[2],
     return md_mac(&tcp->key, said, sizeof(said));
 }
 
-/* The proof of the rank that accepted. */
+/* Returns the proof of the rank that accepted the connection. */
 static uint64_t answer_mac(const struct md_tcp *tcp, const struct hello *hello)
 {
     return md_mac(&tcp->key, hello->nonce, sizeof(hello->nonce));
@@ -155,8 +157,8 @@ static uint64_t answer_mac(const struct md_tcp *tcp, const struct hello *hello)
 /* ---- sockets ---- */
 
 /*
- * The kernel probes a machine that was silent for ten seconds, and gives it up after 30. There is no time limit on
- * unread bytes, since the other rank may be computing.
+ * The kernel probes a machine that was silent for ten seconds, and gives it up after 30. There is
+ * no time limit on unread bytes, since the other rank may be computing.
  */
 static void socket_set(int fd)
 {
@@ -172,7 +174,7 @@ static void socket_set(int fd)
                    sizeof(options[i].value));
 }
 
-/* A socket of both families if there is IPv6. -1: errno says why not. */
+/* Opens a socket of both families if there is IPv6. Returns -1 with errno if that fails. */
 static int bound_socket(uint32_t port)
 {
     const struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
@@ -413,8 +415,8 @@ static int connect_within(const struct sockaddr *at, socklen_t len, uint64_t end
 }
 
 /*
- * Introduces this rank. 0: welcome; negative: the error with which the other rank ends this one; 1, with errno: no
- * rank of this job answers there.
+ * Introduces this rank. Returns 0: the other rank welcomes it; negative: the error with which the
+ * other rank ends this one; 1, with errno: no rank of this job answers there.
  */
 static int hello_say(const struct meeting *meeting, int fd)
 {
@@ -466,7 +468,9 @@ static const char *why_not(int error)
                              : reason(error);
 }
 
-/* Tries every address of rank 0's host once. Returns as hello_say(); *why: why it failed. */
+/*
+ * Tries every address of rank 0's host once. Returns what hello_say() returns; *why: why it failed.
+ */
 static int first_try(const struct meeting *meeting, const char **why)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -484,7 +488,7 @@ static int first_try(const struct meeting *meeting, const char **why)
     return rc;
 }
 
-/* Wait for rank 0, which may not have begun. */
+/* Waits for rank 0, which may not have begun. */
 static int first_connect(const struct meeting *meeting)
 {
     const struct md_tcp *tcp = meeting->tcp;
@@ -504,8 +508,8 @@ static int first_connect(const struct meeting *meeting)
 }
 
 /*
- * Connects to rank 0, and gets the addresses of all from it when they have come. On a timeout, rank 0 says which
- * ranks are missing.
+ * Connects to rank 0, and gets the addresses of all from it when they have come. On a timeout, rank
+ * 0 says which ranks are missing.
  */
 static int first_meet(struct meeting *meeting)
 {

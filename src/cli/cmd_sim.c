@@ -20,7 +20,8 @@ enum {
     ROWS_MAX = 64,
     RUNS_DEFAULT = 20,
     SLOW_FACTOR_MAX = 1000,
-    WORK_DEFAULT = 1500000 /* items in all runs, above which fewer runs are made by default */
+    WORK_DEFAULT = 1500000 /* items in all runs together; above this number fewer runs are made
+                            * by default */
 };
 
 struct sim_request {
@@ -153,7 +154,7 @@ static void sim_defaults(void *request)
     ask->efficiency_least = 0.8;
 }
 
-/* Takes from the run what was not given as an option. */
+/* Takes the values that no option gave from an earlier run. */
 static int like_take(struct sim_request *ask, struct learned *learned, struct err *err)
 {
     cleanup_free char *root = runs_root(ask->runs_dir), *dir = NULL;
@@ -397,7 +398,7 @@ static int answer(const struct sim_request *ask, const struct forecast_opts *opt
     best_add(&table, ask, best < n ? &rows[best] : NULL);
     if (!ask->json && best < n)
         rc = death_add(&table, opts, rows[best].n_devices, err);
-    if (rc == 0) /* before the HTML file, which may fail */
+    if (rc == 0) /* printed before the HTML file is written, which may fail */
         rc = stdout_put(buf_str(ask->json ? &objects : &table), err);
     if (rc == 0 && ask->html)
         rc = html_write(ask->html, opts, &rows[best < n ? best : n - 1], buf_text(&table), err);

@@ -33,7 +33,7 @@ struct split_request {
 /* The state of a split, released together. */
 struct split_job {
     struct app *app;
-    struct inputs *inputs;        /* as they were before they were opened */
+    struct inputs *inputs;        /* the files as they were before they were opened */
     struct split *split;          /* a split of records */
     struct tensor_parts *tensors; /* or a split of tensors */
     struct split_source source;   /* the source of the tensors */
@@ -59,7 +59,7 @@ static void job_release(struct split_job *job)
     inputs_free(job->inputs);
 }
 
-/* 0 is refused: in the request it means that no size was given. */
+/* Refuses 0, because 0 in the request means that no size was given. */
 static int part_size_store(struct str text, void *field, struct err *err)
 {
     uint64_t *bytes = field;
@@ -82,7 +82,10 @@ static int request_check(const struct split_request *ask, int n_inputs, struct e
     return 0;
 }
 
-/* The signals that end it, without those that are ignored, as under nohup or in the background of a script. */
+/*
+ * The signals that end this process. Signals that are ignored, as under nohup or in the background
+ * of a script, are not among them.
+ */
 static sigset_t ends_of(void)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
@@ -97,8 +100,8 @@ static sigset_t ends_of(void)
 }
 
 /*
- * While parts are written, signals are blocked: so no unfinished part is left, and the signal takes effect right
- * after. (An ignored signal would be pending too, and then have no effect.)
+ * While parts are written, signals are blocked: so no unfinished part is left, and the signal takes
+ * effect right after. (An ignored signal would be pending too, and then have no effect.)
  */
 static bool signal_waits(void *context)
 {
@@ -198,7 +201,10 @@ static int job_open(struct split_job *job, const struct split_request *ask, int 
                             "several");
 }
 
-/* Of cuts of the same names at the same time one is made; whatever they are cut into, they begin with the same part. */
+/*
+ * Only one of several splits to the same names at the same time is made. Splits with the same names
+ * begin with the same part, so its name is claimed, whatever the number of parts.
+ */
 static int parts_write(const struct split_job *job, const struct split_target *target,
                        struct err *err)
 {
@@ -214,7 +220,7 @@ static int parts_write(const struct split_job *job, const struct split_target *t
     return rc;
 }
 
-/* One line for each part. */
+/* Adds one line for each part. */
 static void table_add(struct buf *out, const struct split_job *job)
 {
     size_t width = strlen("PART");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster status: the state of one run. The figures come from the run's ledger, or from status.json if the
- * ledger cannot be read. Whether it is running is known from its lock alone, so that a run whose muster was
- * killed is never shown as running.
+ * muster status: the state of one run. The figures come from the run's ledger, or from status.json
+ * if the ledger cannot be read. Whether it is running is known from its lock alone, so that a run
+ * whose muster was killed is never shown as running.
  */
 #include <unistd.h>
 
@@ -180,7 +180,10 @@ static void time_add(struct buf *out, const struct run_status *status)
     buf_addf(out, "started   %s (%s ago)\n", started, age);
 }
 
-/* Names and texts from a run's folder may hold escape sequences, which are made harmless. NULL: no line. */
+/*
+ * Names and texts from a run's folder may hold escape sequences, which are made harmless. NULL: no
+ * line.
+ */
 static void line_add(struct buf *out, const char *what, const char *words)
 {
     if (!words)
@@ -211,7 +214,10 @@ static void job_add(struct buf *out, const struct submitted_look *look)
         line_add(out, "jobs", look->parts);
 }
 
-/* Does the run count items? A job whose verb has no items, or whose verb has not begun, does not. */
+/*
+ * True if the run counts items. A job whose verb has no items, or whose verb has not begun, does
+ * not.
+ */
 static bool counts_items(const struct view *view)
 {
     return view->submitted.job == 0 || view->snapshot.is_total_known || view->snapshot.done > 0;
@@ -221,7 +227,7 @@ static bool counts_items(const struct view *view)
 static void next_add(struct buf *out, const struct view *view)
 {
     const struct run_summary *run = &view->run;
-    /* A run that cannot be read does not go on, and the line before tells what to repair. */
+    /* A run that cannot be read does not go on; the line above says what to repair. */
     if (goes_on(view) || run->state == RUN_FINISHED || run->oddity)
         return;
     /* Only failed items are left of such a run. */
@@ -280,8 +286,8 @@ static void line_format(struct buf *out, const struct view *view)
 }
 
 /*
- * Adds an object with the members of status.json, after the run that it belongs to, and before the parts that could
- * not be read.
+ * Adds an object with the members of status.json, after the run that it belongs to, and before the
+ * parts that could not be read.
  */
 static void object_format(struct buf *out, const struct view *view)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster stop: end a run so that it can be resumed.
+ * muster stop: ends a run so that it can be resumed.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -65,8 +65,9 @@ static int job_cancel(const char *dir, uint64_t *cancelled, struct err *err)
 }
 
 /*
- * Cancels the other jobs of the run. The job that works on the run is kept, because it finishes the items in flight;
- * without such a job, the one that reports on the run is kept. Another job would begin when the kept one has ended.
+ * Cancels the other jobs of the run. The job that works on the run is kept, because it finishes the
+ * items in flight; without such a job, the one that reports on the run is kept. Another job would
+ * begin when the kept one has ended.
  */
 static int others_cancel(const char *dir, struct err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster submit starts a verb as a Slurm job. It checks the words of the verb now, while the user can see errors. The
- * run gets its folder now. After that only the job's script continues the work.
+ * muster submit starts a verb as a Slurm job. It checks the words of the verb now, while the user
+ * can see errors. The run gets its folder now. After that only the job's script continues the work.
  */
 #include <unistd.h>
 
@@ -63,7 +63,7 @@ static const struct cmd *verb_find(const struct app *app, const char *name)
     return NULL;
 }
 
-/* Is help wanted? A program of a family ("muster kge") has verbs too. */
+/* True if help is wanted. A program of a family ("muster kge") has verbs too. */
 static bool wants_help(const struct app *app, int argc, char **argv)
 {
     for (int i = verb_find(app, argv[0]) ? 1 : 2;
@@ -98,7 +98,7 @@ static int words_fit(const struct submitted *s, struct err *err)
     return 0;
 }
 
-/* The verb's own parser moves words: it gets a copy. */
+/* Parses a copy of the words, because the verb's own parser moves them. */
 static int verb_check(struct submitted *s, struct app *app, int argc, char **argv, struct err *err)
 {
     int n_operands;
@@ -130,8 +130,8 @@ static void task_words_make(struct submitted *s, int argc, char **argv)
 }
 
 /*
- * Refuses options that submit itself gives to each task and to the job behind the tasks: the user's words come later,
- * and would count instead.
+ * Refuses options that submit itself gives to each task and to the job behind the tasks: the user's
+ * words come later, and would count instead.
  */
 static int task_words_fit(const struct submitted *s, int argc, char **argv, struct err *err)
 {
@@ -223,7 +223,7 @@ static void folder_choose(struct submitted *s, const char *verb, int64_t wall_ms
     s->is_new = true;
 }
 
-/* Who can write to the folder could have any program run as the job's script. */
+/* Anyone who can write to the folder could have any program run as the job's script. */
 static int folder_make(struct submitted *s, const char *verb, int64_t wall_ms, struct err *err)
 {
     if (!s->is_new) {
@@ -238,8 +238,8 @@ static int folder_make(struct submitted *s, const char *verb, int64_t wall_ms, s
 /* ---- the script ---- */
 
 /*
- * Makes the words of the job. The options that submit adds stand right behind the verb, because later words may
- * belong to a program.
+ * Makes the words of the job. The options that submit adds stand right behind the verb, because
+ * later words may belong to a program.
  */
 static void words_make(struct submitted *s, int argc, char **argv)
 {
@@ -335,7 +335,9 @@ int jobs_print(const struct jobs *jobs, struct err *err)
     return rc;
 }
 
-/* Slurm makes the files of output, but no folder for them. */
+/*
+ * Writes the scripts, and makes the folder of the output files, because Slurm makes only the files.
+ */
 static int jobs_write(const char *dir, const struct jobs *jobs, struct err *err)
 {
     cleanup_free char *logs = path_join(dir, "logs");
@@ -347,7 +349,7 @@ static int jobs_write(const char *dir, const struct jobs *jobs, struct err *err)
     return rc;
 }
 
-/* `err`: why the job behind it cannot be submitted. */
+/* Takes back a job because the next one cannot be submitted; `err` says why. */
 static void job_take_back(const char *dir, const struct job_script *script, uint64_t number,
                           const struct err *err)
 {
@@ -365,7 +367,7 @@ static void job_take_back(const char *dir, const struct job_script *script, uint
         talk("%s", why.text);
 }
 
-/* All of them, or none. */
+/* Submits all jobs, or none. */
 int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGES_MAX],
                 struct err *err)
 {
@@ -381,7 +383,8 @@ int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGE
                                         .needs_success =
                                             script->role && (n > 0 || jobs->after == 0)};
         numbers[n] = 0;
-        rc = batch_submit(dir, &wish, &numbers[n], err); /* maybe submitted and not noted */
+        rc = batch_submit(dir, &wish, &numbers[n], err); /* this job may be submitted without a
+                                                          * note */
     }
     for (; rc != 0 && n > 0; n--)
         if (numbers[n - 1] > 0)
@@ -415,7 +418,7 @@ void jobs_folder_drop(const struct app *app, const char *dir)
         say(app, "%s is left", dir);
 }
 
-/* Does the script of that run say the same, but for the name of the run? */
+/* True if the script of that run differs from this one only in the name of the run. */
 static bool is_same_script(const char *dir, const char *run_dir, struct str script)
 {
     cleanup_free char *path = batch_script_path(dir, NULL);
@@ -432,8 +435,8 @@ static bool is_same_script(const char *dir, const char *run_dir, struct str scri
 }
 
 /*
- * Refuses a second run of the same work while the job of the first one waits: the verb itself cannot notice this,
- * because the first run has no records yet.
+ * Refuses a second run of the same work while the job of the first one waits: the verb itself
+ * cannot notice this, because the first run has no records yet.
  */
 static int twin_check(const struct submitted *s, const struct jobs *jobs, struct err *err)
 {
@@ -457,7 +460,10 @@ static int twin_check(const struct submitted *s, const struct jobs *jobs, struct
     return rc;
 }
 
-/* The job of the run that waits or runs; 0: none. A second job would keep its nodes idle while the first one works. */
+/*
+ * Returns the job of the run that waits or runs, or 0. A second job would keep its nodes idle while
+ * the first one works.
+ */
 static uint64_t job_before(const struct submitted *s)
 {
     struct run_summary run;
@@ -521,7 +527,10 @@ static size_t own_list(struct sbatch_own *out)
     return n;
 }
 
-/* Enters the folder in which the job will run, so that names of files mean the same now as in the job. */
+/*
+ * Enters the folder in which the job will run, so that names of files mean the same now as in the
+ * job.
+ */
 static int folder_enter(struct submitted *s, struct err *err)
 {
     const char *there = sbatch_value(s->sbatch, "chdir");

@@ -11,7 +11,7 @@
 
 /* A finding of some hosts. If several hosts have the same finding, it is printed once. */
 struct shared_finding {
-    const struct finding *finding; /* that of the first of them */
+    const struct finding *finding; /* the finding of the first of these hosts */
     bool *is_of;                   /* [n_hosts] */
     bool is_printed;
 };
@@ -22,7 +22,7 @@ struct examined {
     size_t n_hosts;
     struct shared_finding *shared;
     size_t n_shared;
-    struct findings of_all; /* differences, and hosts that cannot be reached */
+    struct findings of_all; /* differences between the hosts, and hosts that cannot be reached */
 };
 
 static const struct trouble not_had = {
@@ -66,7 +66,9 @@ static struct shared_finding *shared_find(struct examined *all, const struct fin
     return shared;
 }
 
-/* Compares the hosts whose traits are known. Clocks and round trips were measured on this machine. */
+/*
+ * Compares the hosts whose traits are known. Clocks and round trips were measured on this machine.
+ */
 static void compare(const struct examined *all, struct findings *out)
 {
     struct compared_host *had = xcalloc(all->n_hosts + 1, sizeof(*had));
@@ -104,7 +106,7 @@ static bool is_shown(const struct doctor_hosts *opts, const struct finding *find
     return !(opts->quiet && finding->level == FINDING_OK);
 }
 
-/* The findings that exactly these hosts have, below their names. */
+/* Adds the findings that exactly these hosts have, below the names of the hosts. */
 static void group_add(const struct doctor_hosts *opts, struct examined *all, const bool *is_of,
                       bool has_color, struct buf *out)
 {
@@ -134,7 +136,10 @@ static bool is_of_all(const struct examined *all, const struct shared_finding *s
     return true;
 }
 
-/* Findings that all hosts share come first, findings about the hosts as a whole last. */
+/*
+ * Adds all findings as text. Findings that all hosts share come first, findings about the hosts as
+ * a whole last.
+ */
 static void text_add(const struct doctor_hosts *opts, struct examined *all, bool has_color,
                      struct buf *out)
 {
@@ -171,7 +176,7 @@ static void objects_add(const struct doctor_hosts *opts, const struct examined *
             finding_object_add(out, &all->of_all.at[i], "");
 }
 
-/* All findings, each once. Free the array; its entries are borrowed. */
+/* Returns all findings, each once. Free the array; its entries are borrowed. */
 static struct findings findings_sum(const struct examined *all)
 {
     struct findings sum = {xcalloc(all->n_shared + all->of_all.len + 1, sizeof(*sum.at)), 0, NULL};

@@ -40,7 +40,10 @@ static void advice_add(struct buf *out, const char *name, const char *text)
     buf_add_char(out, '\n');
 }
 
-/* Names of processes and values of variables may hold escape sequences: these are made harmless. */
+/*
+ * Adds the words of a finding. Names of processes and values of variables may hold escape
+ * sequences, which are made harmless.
+ */
 static void words_add(struct buf *out, const struct finding *finding)
 {
     console_text_add(out, str_of(finding->subject), false);
@@ -52,7 +55,8 @@ void finding_add(struct buf *out, const struct finding *finding, bool has_color)
 {
     struct paint paint = paint_of(finding->level, has_color);
     cleanup_free char *check =
-        console_visible_new(finding->check); /* another host's may be anything */
+        console_visible_new(finding->check); /* the check's name is any text if it comes from
+                                              * another host */
     buf_addf(out, "%s%-4s%s  %-9s ", paint.begin, finding_level_name(finding->level), paint.end,
              check);
     words_add(out, finding);
@@ -73,7 +77,7 @@ static void count_add(struct buf *out, const struct findings *findings, enum fin
         buf_addf(out, ", %zu %s", count, count == 1 ? one : many);
 }
 
-/* The counts of findings, the worst level first. */
+/* Adds the counts of findings, the worst level first. */
 void findings_summary_add(struct buf *out, const struct findings *findings, bool has_color)
 {
     static const char *const verdicts[] = {

@@ -11,14 +11,22 @@
 void finding_add(struct buf *out, const struct finding *finding, bool has_color);
 /* Adds the verdict, the counts, and the first of the worst findings. */
 void findings_summary_add(struct buf *out, const struct findings *findings, bool has_color);
-/* An object on a line: {"time":…,"host":…, and what follows the brace of `object`; control characters in it are shown.
- * host as below. */
+/*
+ * Adds an object on a line: {"time":…,"host":…, and what follows the brace of `object`. Control
+ * characters in it are shown. `host` is as below.
+ */
 void object_line_add(struct buf *out, const struct buf *object, const char *host);
-/* An object on a line. host NULL: no member "host"; "": null, because it is about several. */
+/*
+ * Adds an object on a line. host NULL: no member "host"; "": the member is null, because the
+ * finding is about several hosts.
+ */
 void finding_object_add(struct buf *out, const struct finding *finding, const char *host);
 /* Adds one check for --list. */
 void check_object_add(struct buf *out, const char *name, const char *purpose);
 
-/* "kernel          6.1.0-13-amd64", a line for each that is known; as objects likewise. */
+/*
+ * Adds "kernel          6.1.0-13-amd64", a line for each trait that is known; the next function
+ * adds them as objects.
+ */
 void traits_add(struct buf *out, const struct traits *traits);
 void traits_objects_add(struct buf *out, const struct traits *traits, const char *host);

@@ -23,7 +23,7 @@
 enum {
     ID_BYTES = 16,
     GRACE_MS = 3000,
-    LIMIT_MS = 15 * 60 * 1000, /* of the whole; every part has a deadline of its own */
+    LIMIT_MS = 15 * 60 * 1000, /* for the whole measurement; every part has a deadline of its own */
     TOLD_MAX_BYTES = 64 * 1024 * 1024
 };
 
@@ -61,7 +61,7 @@ static void names_release(struct names *names)
 
 /* ---- what the ranks told ---- */
 
-/* The folder that launch has made in ours; NULL: none. */
+/* Returns the folder that launch has made in `folder`; NULL: there is none. */
 static char *attempt_find(const char *folder)
 {
     DIR *entries = opendir(folder);
@@ -111,7 +111,7 @@ static int ranks_start(struct app *app, const struct doctor_ranks *opts, const c
     cleanup_buf struct buf id = BUF_INIT;
     char n_ranks[24];
     struct meeting_texts texts = {0};
-    (void)!getrandom(bytes, sizeof(bytes), 0); /* so few bytes always come */
+    (void)!getrandom(bytes, sizeof(bytes), 0); /* a request for so few bytes always succeeds */
     buf_add_hex(&id, (struct str){(const char *)bytes, sizeof(bytes)});
     snprintf(n_ranks, sizeof(n_ranks), "%lu", (unsigned long)opts->n_ranks);
     struct launch_request request = {.nproc = n_ranks,
@@ -158,7 +158,7 @@ static bool is_finding(int rc)
     return rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT;
 }
 
-/* What ends launch by a signal; a rank that died by another one is a finding. */
+/* True if a signal has ended launch itself. A rank that died by another signal is a finding. */
 static bool is_stopped(int rc)
 {
     return rc == 128 + SIGHUP || rc == 128 + SIGINT || rc == 128 + SIGTERM;

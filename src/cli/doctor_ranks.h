@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster doctor --ranks: ranks are started as launch starts those of a training, and measure the links between them
- * (mesh/mesh.h).
+ * muster doctor --ranks: ranks are started as launch starts the ranks of a training, and measure
+ * the links between them (mesh/mesh.h).
  */
 #pragma once
 
@@ -9,10 +9,10 @@
 #include "opt/cmd.h"
 
 struct doctor_ranks {
-    uint64_t n_ranks; /* on each host */
+    uint64_t n_ranks; /* ranks on each host */
     const struct allocation_wish *wish;
-    const char *master_addr; /* NULL: one that all hosts reach */
-    uint64_t master_port;    /* 0: a free one */
+    const char *master_addr; /* NULL: an address that all hosts reach */
+    uint64_t master_port;    /* 0: a free port */
     bool json, strict, quiet;
 };
 

@@ -32,7 +32,9 @@ static bool is_known(const char *name)
     return false;
 }
 
-/* A folder of PATH that cannot be read gives the same error as a program that cannot be executed. */
+/*
+ * A folder of PATH that cannot be read gives the same error as a program that cannot be executed.
+ */
 static bool is_in_path(const char *name)
 {
     const char *path = getenv("PATH");
@@ -53,7 +55,7 @@ static bool exists(const struct app *app, const char *name)
     return beside || (!is_no_verb(name) && is_in_path(program));
 }
 
-/* It says on this terminal what is wrong. */
+/* Starts this program to parse the words. That process prints what is wrong with them. */
 static int parse_elsewhere(const struct app *app, char **argv, struct err *err)
 {
     size_t n = 0;
@@ -90,7 +92,10 @@ int external_verb_run(const struct app *app, char **argv, struct err *err)
         return 0;
     cleanup_free char *name = xasprintf("muster-%s", argv[0]);
     cleanup_free char *beside = program_find_beside(app->self_path, name);
-    /* An ignored signal stays ignored in the program: its pipes would not end with their readers. */
+    /*
+     * A signal that is ignored stays ignored in the program: SIGPIPE would not end it when the
+     * reader of its output ends.
+     */
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     if (beside)

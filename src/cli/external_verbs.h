@@ -18,7 +18,8 @@ extern const struct external_verb external_verbs[];
  */
 MUST_CHECK int external_verb_run(const struct app *app, char **argv, struct err *err);
 /*
- * For words that are run later: 0, or the status with which the verb refuses them, which it has explained. Only muster's
- * own programs are asked. ERR_USAGE if there is no such program.
+ * For words that are run later: returns 0, or the exit status with which the verb refuses the
+ * words; the verb has printed the reason. Only muster's own programs are asked. ERR_USAGE if there
+ * is no such program.
  */
 MUST_CHECK int external_verb_check(const struct app *app, char **argv, struct err *err);

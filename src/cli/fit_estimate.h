@@ -9,9 +9,9 @@
 #include "opt/cmd.h"
 
 struct estimate_request {
-    const char *model;       /* a path; NULL: not asked for */
-    struct estimate_wish of; /* context 0: what the model has, at most 4096; batch 0: 1 */
-    uint64_t device_bytes;   /* of one device more; 0: none */
+    const char *model;       /* a path; NULL: no model is asked about */
+    struct estimate_wish of; /* context 0: that of the model, at most 4096; batch 0: 1 */
+    uint64_t device_bytes;   /* memory of one further device; 0: none */
     const char *gpus;        /* SPEC; NULL: no devices of this machine */
     struct fit_margin margin;
     bool is_json;

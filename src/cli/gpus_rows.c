@@ -44,7 +44,7 @@ static char *cell(struct table *table, enum column column)
     return table->cells[table->n_rows][column];
 }
 
-/* A text that may be of another user or another host. */
+/* Adds a text that may come from another user or another host. */
 static void text_cell(struct table *table, enum column column, const char *text)
 {
     cleanup_free char *visible = console_visible_new(text);
@@ -82,7 +82,7 @@ static void table_print(const struct table *table, struct buf *out)
 
 /* ---- one device as a row ---- */
 
-/* "GPU-4f2a9c31": as much of a UUID as identifies a device; -g accepts it. */
+/* "GPU-4f2a9c31": the part of a UUID that identifies a device; -g accepts it. */
 static void uuid_cell(struct table *table, const char *uuid)
 {
     cleanup_free char *beginning = xstrndup(uuid, strlen(uuid) > 24 ? 12 : CELL_MAX - 1);
@@ -212,7 +212,7 @@ void gpus_rows_json(const struct gpus_rows *rows, struct buf *out)
 
 /* ---- rows of this machine ---- */
 
-/* "python 4711 alice 3.2 GiB, …" and the holder of the lock. */
+/* Adds "python 4711 alice 3.2 GiB, …" and the holder of the lock. */
 static void users_add(const struct device *device, const char *holder, struct buf *out)
 {
     for (size_t i = 0; i < device->n_processes; i++) {

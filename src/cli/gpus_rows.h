@@ -20,13 +20,16 @@ struct gpus_rows {
     size_t len;
 };
 
-/* A device of this machine. */
+/* Adds a device of this machine. */
 void gpus_rows_add(struct gpus_rows *rows, const struct device *device);
-/* What `muster gpus --json` printed on another host, foreign bytes. ERR_DATA, and nothing is added. */
+/*
+ * Adds the devices that `muster gpus --json` printed on another host: any bytes. ERR_DATA, and
+ * nothing is added, if they cannot be read.
+ */
 MUST_CHECK int gpus_rows_parse(struct gpus_rows *rows, const char *host, struct str text,
                                struct err *err);
 void gpus_rows_release(struct gpus_rows *rows);
 
 void gpus_rows_table(const struct gpus_rows *rows, struct buf *out);
-/* One object a line; of each device that is known. */
+/* Adds one object on a line for each device that is known. */
 void gpus_rows_json(const struct gpus_rows *rows, struct buf *out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of a job that is described on a command line: those of muster graph -- COMMAND, and of muster add.
+ * The options of a job that a command line describes: those of muster graph -- COMMAND, and of
+ * muster add.
  */
 #pragma once
 
@@ -15,7 +16,7 @@ struct job_options {
 void job_options_default(struct job_options *options);
 MUST_CHECK int job_devices_make(const struct job_options *options, struct plan_devices *out,
                                 struct err *err);
-/* A struct job_options.priority: -1000 to 1000, or low, normal, high. */
+/* Stores a struct job_options.priority: -1000 to 1000, or low, normal, high. */
 int priority_store(struct str text, void *field, struct err *err);
 bool priority_text(const void *field, struct buf *out);
 

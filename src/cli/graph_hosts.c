@@ -6,7 +6,10 @@
 #include "cli/host_look.h"
 #include "cli/verbs.h"
 
-/* What a run would take: what -g names, or else the GPUs that are free, or CPU slots where there is no GPU. */
+/*
+ * Chooses the devices that a run would take: those that -g names, or else the GPUs that are free,
+ * or CPU slots where there is no GPU.
+ */
 static int devices_choose(const struct gpus_rows *rows, bool is_named, struct device_list *out,
                           struct err *err)
 {
@@ -29,7 +32,7 @@ static int devices_choose(const struct gpus_rows *rows, bool is_named, struct de
     return rc;
 }
 
-/* False: it cannot be had, which was said. */
+/* Adds a host. Returns false if the host cannot be had, after printing why. */
 static bool host_add(const struct app *app, const struct allocation_wish *wish,
                      const struct host_answer *answer, struct planned_hosts *out)
 {
@@ -40,7 +43,7 @@ static bool host_add(const struct app *app, const struct allocation_wish *wish,
     bool is_had = look_devices_add(app, answer, true, &rows);
     if (is_had && !wish->without_devices &&
         devices_choose(&rows, answer->host->gpus || wish->gpus, &host->devices, &again.why) != 0)
-        is_had = look_devices_add(app, &again, false, &rows); /* says why */
+        is_had = look_devices_add(app, &again, false, &rows); /* prints why */
     gpus_rows_release(&rows);
     if (!is_had)
         return false;

@@ -46,7 +46,7 @@ static void stage_add(const json_t *stage, bool goes_on, struct buf *out)
     buf_add_text(out, before[0] == ',' ? ")" : "");
 }
 
-/* What a job was ready for is not true any more when the run does not go on. */
+/* The state for which a job was ready is no longer true when the run does not go on. */
 static void waiting_add(const json_t *waiting, bool goes_on, struct buf *out)
 {
     for (size_t i = 0; i < json_array_size(waiting); i++) {

@@ -19,7 +19,7 @@ enum {
     PORT_STATIC = 29500,
     PORT_C10D = 29400,
     TOKEN_MAX_BYTES = 4096,
-    JOIN_MS = 600000, /* torchrun's, as the next one */
+    JOIN_MS = 600000, /* torchrun's values, here and below */
     LAST_CALL_MS = 30000,
     SECONDS_MAX = 30 * 86400,
     KEEP_ALIVE_MAX_S = 3600,
@@ -93,7 +93,7 @@ static int conf_is_host(struct str value, enum launch_role *role, struct err *er
     return fail(err, ERR_USAGE, "expected true or false");
 }
 
-/* torchrun's words for its own rendezvous; those without a meaning here are passed over. */
+/* Parses torchrun's words for its own rendezvous; words without a meaning here are ignored. */
 static int conf_parse(const char *text, struct launch_meeting *out, struct err *err)
 {
     struct str rest = str_of(text ? text : ""), entry;
@@ -145,8 +145,9 @@ static int token_read(const char *path, struct buf *out, struct err *err)
 /* ---- one machine ---- */
 
 /*
- * As torchrun decides it: with nothing said, or --standalone, the ranks meet at a free port of localhost. With c10d the
- * port of the endpoint is that of the machines; the ranks have another one, of one machine as of several.
+ * Decides as torchrun does. Without options, or with --standalone, the ranks meet at a free port of
+ * localhost. With c10d the port of the endpoint is the one at which machines meet; the ranks have
+ * another port, on one machine as on several.
  */
 static int alone_settle(const struct meeting_options *options, struct launch_request *request,
                         struct meeting_texts *texts, struct err *err)
@@ -171,7 +172,10 @@ static int alone_settle(const struct meeting_options *options, struct launch_req
 
 /* ---- several machines ---- */
 
-/* Where the one that leads listens: by an option, else what the launcher says, else by static's defaults. */
+/*
+ * Decides where the leading machine listens: an option says it, else the launcher, else static's
+ * defaults apply.
+ */
 static int place_settle(const struct meeting_options *options, struct launch_request *request,
                         struct meeting_texts *texts, struct err *err)
 {
@@ -212,7 +216,7 @@ static int number_settle(const struct meeting_options *options, struct launch_re
     struct launch_meeting *meeting = &request->meeting;
     bool is_static = strcmp(options->backend, "static") == 0;
     if (!taken->launcher && !is_static)
-        return 0; /* c10d gives numbers */
+        return 0; /* c10d gives the numbers itself */
     uint64_t number = taken->launcher                    ? taken->node
                       : options->node_rank == UINT64_MAX ? 0
                                                          : options->node_rank;
@@ -274,7 +278,7 @@ static int together_settle(const struct meeting_options *options, struct launch_
 
 /* ---- other machines, from one terminal ---- */
 
-/* Ranks are started on the hosts by this muster; there is no other one to meet. */
+/* This muster starts the ranks on the hosts, so there is no other muster to meet. */
 static int hosts_settle(const struct meeting_options *options, struct launch_request *request,
                         struct err *err)
 {
@@ -299,7 +303,10 @@ static int hosts_settle(const struct meeting_options *options, struct launch_req
     return conf_parse(options->conf, &request->meeting, err);
 }
 
-/* Only if nothing was said about machines: what is said explicitly is meant. */
+/*
+ * Asks what a launcher says, unless --nnodes, --node-rank or --standalone is given: an explicit
+ * option is meant as it is.
+ */
 static int takeover_ask(const struct meeting_options *options, struct launch_meeting *meeting,
                         struct takeover *taken, struct err *err)
 {

@@ -16,7 +16,7 @@ struct meeting_options {
     uint64_t node_rank;      /* UINT64_MAX: not given */
 };
 
-/* What a request borrows. */
+/* The texts that a request borrows. */
 struct meeting_texts {
     char *host;
     struct buf token;
@@ -24,8 +24,9 @@ struct meeting_texts {
 };
 
 /*
- * Fills in where the ranks of the request meet: its meeting, task, run_id, master_addr and master_port. ERR_USAGE,
- * ERR_UNAVAILABLE (the token's file), ERR_DATA (what a launcher says).
+ * Fills in where the ranks of the request meet: its meeting, task, run_id, master_addr and
+ * master_port. ERR_USAGE; ERR_UNAVAILABLE: the token's file cannot be read; ERR_DATA: the
+ * launcher's variables are malformed.
  */
 MUST_CHECK int meeting_settle(const struct meeting_options *options, struct launch_request *request,
                               struct meeting_texts *texts, struct log *log, struct err *err);

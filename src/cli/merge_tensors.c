@@ -16,7 +16,7 @@ struct tensors_job {
     const char *const *paths;
     size_t n_files;
     struct merge_rules rules;
-    uint64_t n_bytes; /* of the output */
+    uint64_t n_bytes; /* bytes of the output */
 };
 
 void merging_note(void *context, const char *text)

@@ -10,7 +10,7 @@
 
 struct inputs;
 
-/* What the merges of records and of tensors call back with: their `context`. */
+/* The `context` with which the merges of records and of tensors call back. */
 struct merging {
     struct app *app;
     const struct inputs *inputs; /* the files as they were before they were opened */
@@ -26,7 +26,7 @@ struct tensors_request {
     bool force, dry_run, reflink;
 };
 
-/* The kind of all files; TENSOR_NONE: they are records. ERR_USAGE for files of two kinds. */
+/* Finds the kind of all files; TENSOR_NONE: they are records. ERR_USAGE for files of two kinds. */
 MUST_CHECK int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct err *err);
 /* ERR_USAGE if the output's extension is that of another format. */
 MUST_CHECK int tensors_output_check(enum tensor_kind kind, const char *path, struct err *err);

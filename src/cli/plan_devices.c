@@ -13,7 +13,8 @@
 
 enum {
     SPEED_MAX = 1000000,
-    UNITLESS_BYTES_MIN = 1024 /* a smaller number lacks its unit, but for 0: nothing fits there */
+    UNITLESS_BYTES_MIN = 1024 /* a smaller number lacks its unit; 0 is allowed: nothing fits
+                               * there */
 };
 
 static struct plan_device *device_add(struct plan_device_list *devices, enum partition_kind kind,
@@ -101,7 +102,7 @@ static void machine_gpu_add(const struct device *device, struct plan_device_list
              device->name, device->name[0] ? ")" : "");
 }
 
-/* CPU slots share one memory: together they are the CPU. */
+/* CPU slots share one memory: together they count as one CPU. */
 static int machine_take(const struct app *app, const char *gpus, struct plan_device_list *devices,
                         uint64_t *cpu_bytes, struct err *err)
 {

@@ -13,13 +13,13 @@ struct plan_device_list {
 };
 
 struct plan_devices_wish {
-    const char *gpus;  /* SPEC; NULL: none of this machine */
+    const char *gpus;  /* SPEC; NULL: no devices of this machine */
     const char *sizes; /* "24GiB,2x80GiB=2"; NULL: none */
     uint64_t cpu_bytes;
     bool has_disk;
 };
 
-/* ERR_USAGE if there is none, or if a size is malformed. Release also after a failure. */
+/* ERR_USAGE if there is no device, or if a size is malformed. Release *out also after a failure. */
 MUST_CHECK int plan_devices_make(const struct app *app, const struct plan_devices_wish *wish,
                                  struct plan_device_list *out, struct err *err);
 void plan_devices_release(struct plan_device_list *devices);

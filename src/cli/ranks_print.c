@@ -8,7 +8,7 @@
 #include "cli/doctor_print.h"
 
 enum {
-    GRID_MAX = 12, /* rows and columns */
+    GRID_MAX = 12, /* most rows and columns */
     PLACES_MAX = 64,
     WORST_MAX = 10
 };
@@ -37,7 +37,7 @@ static double worse(double a, double b, bool is_more_worse)
     return is_more_worse ? MAX(a, b) : MIN(a, b);
 }
 
-/* Of several ways that share a cell, the worst figure. */
+/* If several ways share a cell, it has their worst figures. */
 static void grid_make(const struct told *told, bool by_host, uint32_t n, struct grid *out)
 {
     *out = (struct grid){.n = n, .cells = xcalloc((size_t)n * n + 1, sizeof(struct cell))};
@@ -56,7 +56,7 @@ static void grid_make(const struct told *told, bool by_host, uint32_t n, struct 
     }
 }
 
-/* Each figure with three digits. */
+/* Adds a figure with three digits. */
 static void figure_add(struct buf *out, double figure, bool is_closed, int width)
 {
     if (is_closed)
@@ -67,7 +67,7 @@ static void figure_add(struct buf *out, double figure, bool is_closed, int width
         buf_addf(out, "%*.*f", width, figure < 9.995 ? 2 : figure < 99.95 ? 1 : 0, figure);
 }
 
-/* Of user@node01.example.org:2222, node01; of an address, all of it. */
+/* Returns "node01" of user@node01.example.org:2222, and an address as a whole. */
 static struct str short_name(const char *name)
 {
     const char *at = strrchr(name, '@');
@@ -77,7 +77,7 @@ static struct str short_name(const char *name)
     return is_address ? whole : (struct str){whole.at, len};
 }
 
-/* The end of a long name tells more than its beginning. */
+/* Adds the label of a row. A long name is cut at its beginning, because its end tells more. */
 static void row_label_add(struct buf *out, const struct mesh_hosts *hosts, bool by_host,
                           uint32_t row, int width)
 {
@@ -155,7 +155,7 @@ static void machine_add(struct buf *out, const struct rank_machine *machine, con
     buf_addf(out, "  %6lu  %s\n", (unsigned long)machine->mtu, name);
 }
 
-/* Of many ranks, the first of each host. */
+/* Adds where the ranks are. If there are many, only the first rank of each host is shown. */
 static void places_add(struct buf *out, const struct told *told, const struct mesh_hosts *hosts)
 {
     uint32_t n_shown = 0, n_left = 0;
@@ -224,7 +224,7 @@ static void machine_object_add(struct buf *out, const struct rank_machine *machi
              (unsigned long)machine->mtu);
 }
 
-/* A way: its sender knows whether it is open, its receiver how fast it is. */
+/* Adds an object for a way: its sender knows whether it is open, its receiver how fast it is. */
 static void way_object_add(struct buf *out, const struct told *told, const struct mesh_hosts *hosts,
                            const struct pair_told *of_sender)
 {
@@ -259,7 +259,7 @@ static void address_object_add(struct buf *out, const struct told *told,
     buf_add_char(out, '}');
 }
 
-/* Takes the object that was made. */
+/* Adds the object to the output, and empties it. */
 static void object_end(struct buf *out, struct buf *object)
 {
     object_line_add(out, object, NULL);

@@ -72,7 +72,10 @@ int run_order(const char *dir, struct str text, char **told, struct err *err)
     return answer_await(dir, name, told, err);
 }
 
-/* A copy of the list, not of the words, since parsing moves operands to its beginning. */
+/*
+ * Returns a copy of the list, not of the words. Parsing moves operands to the beginning of the
+ * list.
+ */
 static char **words_copy(const char *const *words, size_t n_words)
 {
     char **copy = xcalloc(n_words + 1, sizeof(*copy));

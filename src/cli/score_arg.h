@@ -7,7 +7,7 @@
 
 #include "data/file_merge/score.h"
 
-/* A struct score_opts: its two fields. */
+/* Stores the two fields of a struct score_opts. */
 MUST_CHECK int score_fields_store(struct str text, void *field, struct err *err);
 bool score_fields_text(const void *field, struct buf *out);
 

@@ -193,7 +193,7 @@ static int map_check(const char *run_dir, struct err *err)
     return rc;
 }
 
-/* As the ledger counts them: the times of a run of shards are those of whole shards. */
+/* Takes the counts from the ledger. The times of a run of shards are those of whole shards. */
 static int counts_learn(struct store *store, struct learned *out, struct err *err)
 {
     struct store_totals totals;
@@ -240,7 +240,10 @@ struct dist learned_times(const struct hist *times)
     double sum_ms = 0;
     for (uint32_t i = 0; i < QUANTILES; i++)
         sum_ms += list_ms[i];
-    /* Quantiles are inexact by some percent; the mean, on which the run's time depends, is known exactly. */
+    /*
+     * Quantiles are inexact by some percent; the mean, on which the run's time depends, is known
+     * exactly.
+     */
     double scale = sum_ms > 0 ? hist_mean_us(times) / 1e3 / (sum_ms / QUANTILES) : 1;
     return (struct dist){
         .kind = DIST_LIST, .mean_ms = scale, .list_ms = list_ms, .n_list = QUANTILES};

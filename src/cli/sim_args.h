@@ -9,8 +9,8 @@
 #include "sim/dist.h"
 
 /*
- * "0.9s" (each the same), "0.5s-2s" (between), "lognormal:0.9s:1" (mean, sigma), "pareto:0.9s:1.5" (mean,
- * exponent), "@FILE" (one time in seconds per line). The caller frees list_ms.
+ * "0.9s" (each the same), "0.5s-2s" (between), "lognormal:0.9s:1" (mean, sigma), "pareto:0.9s:1.5"
+ * (mean, exponent), "@FILE" (one time in seconds per line). The caller frees list_ms.
  */
 MUST_CHECK int dist_parse(struct str text, struct dist *out, struct err *err);
 
@@ -26,5 +26,5 @@ struct learned {
     struct hist times;
 };
 MUST_CHECK int learned_read(const char *run_dir, struct learned *out, struct err *err);
-/* The distribution of these times, without their order. The caller frees the list. */
+/* Returns the distribution of these times, without their order. The caller frees its list. */
 struct dist learned_times(const struct hist *times);

@@ -16,7 +16,7 @@ static const char index_end[] = ".index.json", part_end[] = ".part_";
 struct tensor_parts {
     struct tensor_parts_opts opts;
     const struct parts_kind *kind;
-    bool by_rows; /* or by whole tensors, with an index */
+    bool by_rows; /* split by rows; else by whole tensors, with an index */
     struct array_split *arrays;
     struct torch_split *torch;
     struct split_part *list;
@@ -110,7 +110,7 @@ static void torch_close(struct tensor_parts *parts)
     torch_split_close(parts->torch);
 }
 
-/* To measure a part, it is written to a file without a name, which is gone when it is closed. */
+/* Measures a part by writing it to a file without a name, which is gone when it is closed. */
 static int torch_fill(struct tensor_parts *parts, size_t part, struct outfile *file,
                       struct err *err)
 {
@@ -185,7 +185,7 @@ const char *tensor_parts_unit(const struct tensor_parts *parts)
 
 /* ---- names ---- */
 
-/* model.safetensors of model.safetensors.index.json. */
+/* Returns "model.safetensors" for model.safetensors.index.json. */
 static char *whole_name_new(const char *path)
 {
     size_t len = strlen(path);
@@ -206,7 +206,7 @@ static void names_of_shards(struct split_names *names, uint64_t digits_min)
                                   .digits = MAX(digits_min, (uint64_t)SHARD_DIGITS)};
 }
 
-/* The index file: in the parts' folder, named like the input. */
+/* Returns the path of the index file: in the parts' folder, named like the input. */
 static char *index_path_new(const struct split_names *names, const char *whole)
 {
     const char *base = path_basename(whole);

@@ -12,7 +12,7 @@
 struct tensor_parts_opts {
     enum tensor_kind kind;
     const char *path;
-    const struct texts *keys; /* of torch: what is split */
+    const struct texts *keys; /* of a torch file: the keys that are split */
     bool by_rows, pass_through;
     uint64_t n_parts, records_max, bytes_max; /* exactly one is not 0 */
     struct stop stop;
@@ -30,8 +30,9 @@ const struct split_part *tensor_parts_list(const struct tensor_parts *parts, siz
 /* The unit that is counted: "row", "tensor", "record". */
 const char *tensor_parts_unit(const struct tensor_parts *parts);
 /*
- * The names of the parts, as in split_names_init(); for whole tensors of safetensors the names that transformers
- * uses, model-00001-of-00004.safetensors, with the index last. New strings, one for each file.
+ * The names of the parts, as in split_names_init(); for whole tensors of safetensors the names that
+ * transformers uses, model-00001-of-00004.safetensors, with the index last. New strings, one for
+ * each file.
  */
 MUST_CHECK int tensor_parts_names(struct tensor_parts *parts, const char *output,
                                   uint64_t digits_min, struct split_names *names, char ***paths,

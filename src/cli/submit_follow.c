@@ -21,9 +21,9 @@ enum {
 struct follow {
     const struct app *app;
     const char *run_dir;
-    uint64_t job; /* whose output is shown; 0: none yet */
-    int n_last;   /* looks for its last words, while there is another job */
-    char *said;   /* how the job was when that was last said */
+    uint64_t job; /* the job whose output is shown; 0: none yet */
+    int n_last;   /* how often its last words were looked for while there was another job */
+    char *said;   /* the job's state when it was last printed */
     struct tail out, errors;
     struct submitted_look look;
 };
@@ -86,7 +86,11 @@ static void output_end(struct follow *f)
 
 /* ---- the job ---- */
 
-/* A job submits the next one before it has said so, and has ended. If it is killed in between, that is not noted. */
+/*
+ * True if the job may still print its last words: a job submits the next one before it prints that
+ * and ends. A job that is killed in between is never noted as ended, so the number of looks is
+ * limited.
+ */
 static bool has_last_words(struct follow *f)
 {
     struct submission submission;
@@ -138,7 +142,7 @@ static int turn(struct follow *f, struct err *err)
     if (f->look.goes_on && f->look.job != f->job && has_last_words(f))
         return output_print(f, false, err);
     rc = job_take(f, err);
-    if (rc == 0 && f->look.goes_on) /* how it ended is said behind its last words */
+    if (rc == 0 && f->look.goes_on) /* the end of the job is printed after its last words */
         news_say(f);
     if (rc == 0)
         rc = output_print(f, !f->look.goes_on, err);

@@ -6,5 +6,5 @@
 
 #include "opt/cmd.h"
 
-/* The status of the run; 130 if ctrl-c ended the watching, and not the run. */
+/* Returns the exit status of the run; 130 if ctrl-c ended the watching, and not the run. */
 int submit_follow(const struct app *app, const char *run_dir, struct err *err);

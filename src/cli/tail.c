@@ -35,7 +35,7 @@ void tail_release(struct tail *tail)
     *tail = (struct tail){.fd = -1};
 }
 
-/* Something other than a regular file is reported once, and not read. */
+/* Opens a log file. Anything other than a regular file is reported once, and not read. */
 static void tail_open(struct tail *tail, const char *path)
 {
     struct err err = {0};
@@ -96,7 +96,7 @@ static void hole_skip(const struct tail *tail)
         talk("%s: skipped a hole of %ld bytes in the file", tail->path, (long)(data - at));
 }
 
-/* True if a whole block was read, so that there may be more. */
+/* Returns true if bytes were read, so that there may be more. */
 static bool block_read(struct tail *tail, struct buf *out)
 {
     struct buf *into = tail->prefix ? &tail->partial : out;
@@ -111,8 +111,10 @@ static bool block_read(struct tail *tail, struct buf *out)
     return true;
 }
 
-/* At the end of a file that was renamed: continues with the new file of this name. The writer may have added
- * to the old one between our read and the renaming, so the old one is read once more. */
+/*
+ * For the end of a file that was renamed: continues with the new file of this name. The writer may
+ * have added to the old one between our read and the renaming, so the old one is read once more.
+ */
 static bool reopen_rotated(struct tail *tail, struct buf *out)
 {
     struct stat mine, current;
@@ -138,7 +140,10 @@ bool tail_read(struct tail *tail, struct buf *out)
     return true;
 }
 
-/* Does the file begin with the line, behind an empty one or not, which says that an older file was deleted? */
+/*
+ * True if the file begins with the line which says that an older file was deleted; an empty line
+ * may precede it.
+ */
 static bool begins_with_loss(struct tail *tail, const char *path)
 {
     char begin[256] = "";
@@ -150,7 +155,10 @@ static bool begins_with_loss(struct tail *tail, const char *path)
     return str_starts_with(str_of(line), STR("==> ")) && strstr(line, LOG_LOSS);
 }
 
-/* The current file says so, far below its first line that is shown. */
+/*
+ * Adds the line about a deleted file. In the current file it is far below the first line that is
+ * shown.
+ */
 static void loss_add(struct tail *tail, struct buf *out)
 {
     if (tail->prefix && begins_with_loss(tail, tail->path))

@@ -37,7 +37,7 @@ extern const struct cmd cmd_graph_release;
 extern const struct cmd cmd_graph_cancel;
 struct manifest;
 
-/* `muster resume` of the run in `dir`, which is a graph. */
+/* For `muster resume`: resumes the run in `dir`, which is a graph. */
 MUST_CHECK int graph_resume(struct app *app, const char *dir, const struct manifest *manifest,
                             struct err *err);
 

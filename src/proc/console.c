@@ -155,7 +155,7 @@ static struct waiting *queue_add(struct console *console, struct str text, uint6
     return waiting;
 }
 
-/* A raw line of a stream is complete: queue it, or count it if the queue is full. */
+/* Queues a complete raw line of a stream, or counts it if the queue is full. */
 static void line_queue(struct console *console, struct stream *stream, struct str line, bool cut,
                        uint64_t now_ms)
 {
@@ -197,7 +197,7 @@ static void partial_append(struct stream *stream, struct str piece)
     buf_add(&stream->partial, piece.at, len);
 }
 
-/* The text so far is about to be overwritten: it is the last state of the bar. */
+/* Keeps the unfinished line, which the next bytes overwrite, as the last state of the bar. */
 static void partial_overwrite(struct stream *stream)
 {
     if (stream->partial.len > 0)
@@ -206,7 +206,10 @@ static void partial_overwrite(struct stream *stream)
     stream->overwritten = true;
 }
 
-/* Adds to the unfinished line; no newline in it. Only the last `\r` followed by text counts. */
+/*
+ * Adds a piece without a newline to the unfinished line. Only the last `\r` followed by text
+ * counts.
+ */
 static void partial_add(struct stream *stream, struct str piece)
 {
     size_t shown = piece.len;
@@ -272,7 +275,10 @@ static void window_roll(struct console *console, struct stream *stream, uint64_t
     stream->window_lines = 0;
 }
 
-/* Over lines_per_s: count all lines of `bytes`, keep only the last. Returns what follows it. */
+/*
+ * For a stream above lines_per_s: counts all lines of `bytes` and keeps only the last one. Returns
+ * the bytes after it.
+ */
 static struct str lines_hide(struct stream *stream, struct str bytes)
 {
     const char *end = memrchr(bytes.at, '\n', bytes.len);

@@ -17,8 +17,10 @@
 #include "base/cleanup.h"
 #include "proc/proctree.h"
 
-/* Its value is "DESCRIPTOR of PID". The pid is the front's: a process that inherits the variable from the front's child has
- * another parent, and leaves the descriptor alone. */
+/*
+ * The variable's value is "DESCRIPTOR of PID", and the pid is the front's. A process that inherits
+ * the variable from the front's child has another parent, and leaves the descriptor alone.
+ */
 static const char variable[] = "MUSTER_FRONT";
 
 /* `more` may be NULL. */
@@ -37,8 +39,10 @@ static void signals_choose(const sigset_t *more, sigset_t *chosen)
         sigdelset(chosen, SIGHUP);
 }
 
-/* The front holds none of the caller's descriptors open: a reader of muster's output waits for the
- * fork alone. */
+/*
+ * Closes all descriptors that came from the caller, so that a reader of muster's output waits only
+ * for the fork.
+ */
 static void descriptors_close(int kept)
 {
     if (kept > 0)
@@ -72,7 +76,7 @@ static _Noreturn void end_alike(int wait_status)
     _exit(128 + number);
 }
 
-/* The children that were there before the fork are reaped too: only their parent can do it. */
+/* Reaps the children from before the fork as well, because only their parent can reap them. */
 static _Noreturn void run(struct front *front, const sigset_t *wanted)
 {
     descriptors_close(front->fd);
@@ -107,7 +111,7 @@ void front_leave(int child_fd)
     setenv(variable, value, 1);
 }
 
-/* -1: the parent of this process is no front. */
+/* Returns the descriptor that leads to the front, or -1 if this process's parent is no front. */
 static int front_find(void)
 {
     const char *value = getenv(variable);

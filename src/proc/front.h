@@ -4,11 +4,14 @@
  *
  * `sleep & exec muster` gives muster children that it did not start. As a subreaper it would adopt
  * their orphans together with those of its own workers, and nothing that the kernel shows tells the
- * two apart for certain: an orphan may have changed its session and dropped its environment. In that
- * case a fork does the work. The fork has no children but its own, so all orphans that it adopts
- * descend from processes that it started. The caller's process, the front, keeps the children that
- * were there, hands signals on, and ends as the fork ends. The fork is killed if the front is.
- * A process that starts another muster, and gets signals which that one may or may not get as well, is a front too.
+ * two apart for certain: an orphan may have changed its session and dropped its environment. In
+ * that case a fork does the work. The fork has no children but its own, so all orphans that it
+ * adopts descend from processes that it started. The caller's process, the front, keeps the
+ * children that were there, hands signals on, and ends as the fork ends. The fork is killed if the
+ * front is.
+ *
+ * A process that starts another muster is a front as well: it hands on its signals, which the other
+ * muster may or may not get itself.
  */
 #pragma once
 
@@ -25,16 +28,23 @@ struct front {
 };
 
 /*
- * Returns in the process that is to do the work: this one if its parent is a front, or if it has
- * no children, else a fork of it. *signals_fd: what the front hands on; -1: there is no front. Call
- * it while the process has one thread, and before anything is opened that two processes must not
- * both hold. `more`: signals that are handed on as well; NULL: none.
+ * Returns in the process that is to do the work: this process if its parent is a front or if it has
+ * no children, else a fork of it. The signals that the front hands on arrive at *signals_fd; it is
+ * -1 if there is no front. Call this function while the process has one thread, and before anything
+ * is opened that two processes must not both hold. `more`: further signals that are handed on;
+ * NULL: none.
  */
 MUST_CHECK int front_begin(int *signals_fd, const sigset_t *more, struct err *err);
-/* Of a child that will become another muster: before the fork, and in the child. That muster's front_begin finds it. */
+/*
+ * These two prepare a child that will become another muster: call front_open before the fork, and
+ * front_leave in the child. front_begin in that muster finds the descriptor.
+ */
 MUST_CHECK int front_open(struct front *front, int *child_fd, struct err *err);
 void front_leave(int child_fd);
-/* In the parent. The child takes it for the same signal if it also gets it from elsewhere. */
+/*
+ * Call it in the parent. If the child also gets the signal from elsewhere, it counts the two as
+ * one.
+ */
 void front_hand_on(struct front *front, int signal);
 
 /*

@@ -39,7 +39,9 @@ struct launch {
     const char *volatile step;
 };
 
-/* In two passes, because a source may have the number of another's target. */
+/*
+ * Places the descriptors in two passes, because a source may have the number of another's target.
+ */
 ON_OUR_STACK static int fds_place(const struct launch *launch)
 {
     int targets[GUARD_FD_END], null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -70,8 +72,10 @@ ON_OUR_STACK static int launch_child(void *context)
     _exit(127);
 }
 
-/* All signals are blocked around the clone, and stay blocked in the guard: a handler of ours must not
- * run in the child, which shares our memory. */
+/*
+ * All signals are blocked around the clone, and stay blocked in the guard: a handler of ours must
+ * not run in the child, which shares our memory.
+ */
 ON_OUR_STACK static pid_t launch_clone(struct launch *launch, int *pidfd)
 {
     char stack[GUARD_STACK_BYTES] __attribute__((aligned(64)));
@@ -135,7 +139,7 @@ static uint32_t texts_add(struct buf *out, const char *const *texts)
     return n;
 }
 
-/* A file without a name that holds the texts; -1: errno says why there is none. */
+/* Returns a file without a name that holds the texts, or -1 with errno. */
 static int texts_file_new(struct str texts)
 {
     struct err err = {0};
@@ -218,7 +222,7 @@ int guard_spawn(struct guard *guard, const struct spawn_opts *opts, struct err *
     struct err why = {0};
     int rc = guard_open(guard, opts, &why);
     rc = rc ? rc : guard_start(guard, opts, &why);
-    if (rc == 0 || why.sys == EPIPE) /* it was killed already: its end will be read */
+    if (rc == 0 || why.sys == EPIPE) /* EPIPE: the guard was killed already; its end will be read */
         return 0;
     guard_close(guard);
     if (err)

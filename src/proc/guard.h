@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One worker under its guard. The guard (program muster-guard, small and static) stays between
- * muster and the worker: it is session leader and subreaper, and holds its end of a death pipe. When
- * nothing of its worker is left it may get another one.
- * If muster dies (EOF on the pipe), the guard ends all its descendants: TERM, grace period, KILL. If
- * the guard dies, the worker gets the parent-death signal, and muster, itself a subreaper, adopts
- * and ends the processes that are left.
+ * muster and the worker: it is session leader and subreaper, and holds its end of a death pipe.
+ * When nothing of its worker is left it may get another one. If muster dies (EOF on the pipe), the
+ * guard ends all its descendants: TERM, grace period, KILL. If the guard dies, the worker gets the
+ * parent-death signal, and muster, itself a subreaper, adopts and ends the processes that are left.
  *
  * If muster and a guard are killed at the same moment, the worker is ended by its parent-death
  * signal, and the processes that the worker had started by the run's keeper (proc/keeper.h).
@@ -23,7 +22,8 @@
 struct spawn_opts {
     const char *guard_path;  /* the muster-guard executable */
     const char *const *argv; /* the worker, NULL-terminated; argv[0] is looked up in PATH */
-    const char *const *envp; /* its whole environment; MUSTER_GUARD is added. NULL: muster's own */
+    const char *const *envp; /* the worker's whole environment; MUSTER_GUARD is added. NULL:
+                              * muster's own */
     const char *cwd;         /* NULL: inherit */
     const cpu_set_t
         *cpus; /* pin the worker to those of them that we may use; NULL or none: no pinning */
@@ -34,7 +34,8 @@ struct spawn_opts {
     /* Locks: the guard holds copies until all its descendants are gone; the worker gets none. */
     const int *held_fds;
     size_t n_held_fds; /* at most GUARD_HELD_MAX */
-    bool guard_stays;  /* after GONE or EXEC_FAILED, for guard_start; else it ends then */
+    bool guard_stays;  /* the guard stays after GONE or EXEC_FAILED, for guard_start; else it
+                        * ends then */
 };
 
 #define SPAWN_OPTS_INIT                                                    \
@@ -56,8 +57,9 @@ struct guard {
     }
 
 /*
- * Reports come in this order: STARTED or EXEC_FAILED; EXITED; GONE. Fixed size. A start is told a few
- * milliseconds later, or together with the end of a worker that ends before.
+ * Reports come in this order: STARTED or EXEC_FAILED; EXITED; GONE. All have the same size. STARTED
+ * arrives a few milliseconds after the start, or together with EXITED if the worker ends before
+ * that.
  */
 enum guard_report_kind {
     GUARD_STARTED = 1, /* value: the worker's pid */
@@ -85,11 +87,15 @@ struct guard_report {
     int64_t rss_peak_bytes;
 };
 
-/* Call it from the main thread. It clones (VM, VFORK, PIDFD), which takes 0.1 ms however much memory
- * muster uses. */
+/*
+ * Call it from the main thread. It clones (VM, VFORK, PIDFD), which takes 0.1 ms however much
+ * memory muster uses.
+ */
 MUST_CHECK int guard_spawn(struct guard *guard, const struct spawn_opts *opts, struct err *err);
-/* The next worker of a guard that stayed, whose last one is gone with all its descendants. If it fails,
- * the guard is to be closed. guard_path is not used. */
+/*
+ * Starts the next worker under a guard that stayed; the worker before it must be gone with all its
+ * descendants. If the start fails, close the guard. opts->guard_path is not used.
+ */
 MUST_CHECK int guard_start(struct guard *guard, const struct spawn_opts *opts, struct err *err);
 /* 1: a report was read; 0: none now; negative: the guard is dead (EOF) or reading failed. */
 int guard_read(struct guard *guard, struct guard_report *report, struct err *err);
@@ -97,9 +103,12 @@ int guard_read(struct guard *guard, struct guard_report *report, struct err *err
  * guard. */
 void guard_terminate(struct guard *guard);
 void guard_kill(struct guard *guard);
-/* As guard_terminate, with another signal than TERM. What outlives the worker gets TERM then. */
+/*
+ * Like guard_terminate, with another signal than TERM. Descendants that outlive the worker then get
+ * TERM.
+ */
 void guard_terminate_by(struct guard *guard, int signal);
-/* As guard_terminate, and the guard ends after that, even if it was to stay. */
+/* Like guard_terminate, but the guard ends afterwards, even if guard_stays was set. */
 void guard_dismiss(struct guard *guard);
 void guard_close(struct guard *guard);
 
@@ -114,8 +123,10 @@ MUST_CHECK int reaper_open(struct reaper **out, struct err *err);
  * that the reaper does not know may be taken for an orphan and killed.
  */
 void reaper_add(struct reaper *reaper, pid_t pid);
-/* Add a child that is not a guard and ends when it is told to. The reaper reaps it, but never signals
- * it or waits for it. */
+/*
+ * Add a child that is not a guard and ends when it is told to. The reaper reaps it, but never
+ * signals it or waits for it.
+ */
 void reaper_spare(struct reaper *reaper, pid_t pid);
 /*
  * Call after SIGCHLD. Reaps ended children; each one that was added is reported through `ended`

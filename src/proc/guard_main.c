@@ -30,12 +30,13 @@
 #include "proc/proctree.h"
 
 enum {
-    LEFTOVER_GRACE_MS = 2000, /* for what a worker that has ended leaves behind */
+    LEFTOVER_GRACE_MS = 2000, /* for the processes that an ended worker leaves behind */
     STUCK_AFTER_MS = 5000,    /* between the first KILL and the report that it does not help */
     ROUND_FIRST_MS = 2,       /* between two rounds of KILL: doubled each time … */
     ROUND_LAST_MS = 100,      /* … up to this */
     ROUND_STUCK_MS = 1000,
-    NEWS_DELAY_MS = 3, /* of a start: most is saved with workers that end before */
+    NEWS_DELAY_MS = 3, /* a start is reported so much later, to save a write if the worker ends
+                        * before */
     REPORTS_MAX = 4
 };
 
@@ -49,7 +50,7 @@ enum phase {
 struct guard_state {
     pid_t worker;
     bool worker_alive, children_alive, muster_alive, stuck;
-    bool is_leaving; /* it ends when it is idle */
+    bool is_leaving; /* the guard ends when it is idle */
     const char *muster_pid;
     int held[GUARD_HELD_MAX]; /* open until the worker is gone */
     int n_held;
@@ -72,7 +73,10 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* In one write, far below PIPE_BUF. What muster is not told by it, our own end will tell. */
+/*
+ * Writes all reports in one write, far below PIPE_BUF. If that fails the guard ends, and its end
+ * tells muster the rest.
+ */
 static void reports_write(struct guard_state *guard)
 {
     size_t len = guard->n_reports * sizeof(*guard->reports);
@@ -126,7 +130,10 @@ static pid_t signal_all(const struct guard_state *guard, int signal, bool wake)
             if (proc_is_dead(&tree.at[i]))
                 continue;
             alive = tree.at[i].pid;
-            /* Signalled with the group already; a second TERM makes some programs skip their cleanup. */
+            /*
+             * Signalled with the group already; a second TERM makes some programs skip their
+             * cleanup.
+             */
             if (guard->worker_alive && tree.at[i].group == guard->worker)
                 continue;
             proc_signal(&tree.at[i], signal);
@@ -148,7 +155,10 @@ static void force(struct guard_state *guard, uint64_t now)
     guard->round_ms = ROUND_FIRST_MS;
 }
 
-/* What a shell has put into the background ignores INT and QUIT: what outlives the worker is asked once more, by TERM. */
+/*
+ * Asks the worker and its descendants to end. Processes that a shell has put into the background
+ * ignore INT and QUIT, so those that outlive the worker may be asked once more, by TERM.
+ */
 static void ask(struct guard_state *guard, int signal, uint64_t grace_ms, uint64_t now)
 {
     bool is_first = guard->phase == PHASE_RUNNING, is_asked = guard->phase == PHASE_ASKED;
@@ -163,8 +173,10 @@ static void ask(struct guard_state *guard, int signal, uint64_t grace_ms, uint64
     signal_all(guard, signal, true);
 }
 
-/* One of the rounds of KILL: the children of a process that dies become ours; the next round sees
- * them. */
+/*
+ * One round of KILL. The children of a process that dies become the guard's, and the next round
+ * finds them.
+ */
 static void kill_round(struct guard_state *guard, uint64_t now)
 {
     pid_t alive = signal_all(guard, SIGKILL, false);
@@ -242,7 +254,7 @@ static void start_failed(struct guard_state *guard, enum guard_stage stage, int 
     idle_begin(guard);
 }
 
-/* The texts of an order as arrays, in one block of memory; NULL: errno says why not. */
+/* Returns the texts of an order as arrays in one block of memory, or NULL with errno. */
 static char **texts_new(const struct order_message *message, int file, const char **cwd)
 {
     const struct guard_order *order = &message->order;
@@ -288,7 +300,9 @@ static void worker_begin(struct guard_state *guard, const struct order_message *
     free(texts);
 }
 
-/* The descriptors that came with it, in the order that struct guard_order tells. */
+/*
+ * `fds`: the descriptors that came with the order, in the sequence that struct guard_order gives.
+ */
 static void start_order(struct guard_state *guard, const struct order_message *message,
                         const int *fds, int n_fds)
 {
@@ -308,7 +322,10 @@ static void start_order(struct guard_state *guard, const struct order_message *m
         start_failed(guard, STAGE_FDS, EMFILE); /* the kernel could not give us all of them */
     else
         worker_begin(guard, message, fds[0], &start);
-    /* Our copies: whoever reads the worker's streams must get the end of file without us. */
+    /*
+     * The guard closes its copies, because a reader of the worker's streams must get the end of
+     * file while the guard lives.
+     */
     fds_close(fds, MIN(n_fds, n_sent));
 }
 
@@ -356,8 +373,8 @@ static void take_orders(struct guard_state *guard, uint64_t now)
 }
 
 /*
- * TERM, INT or HUP to the guard itself (systemd signals every process of a unit) means TERMINATE, and
- * that no other worker is started.
+ * TERM, INT or HUP to the guard itself (systemd signals every process of a unit) means TERMINATE,
+ * and that no other worker is started.
  */
 static void take_signals(struct guard_state *guard, uint64_t now)
 {
@@ -433,19 +450,25 @@ static int supervise(struct guard_state *guard)
         if (guard->phase != PHASE_IDLE)
             worker_tend(guard);
         bool is_idle = guard->phase == PHASE_IDLE;
-        /* What comes after the start of a worker must not wait; see NEWS_DELAY_MS. */
+        /* Reports that follow that of a start must not wait; see NEWS_DELAY_MS. */
         if (is_idle || guard->n_reports > 1 || guard->phase != PHASE_RUNNING)
             reports_write(guard);
         if (is_idle && (guard->is_leaving || !guard->muster_alive))
             return 0;
-        /* A process that survives KILL hangs in the kernel; there is no muster left to report it to. */
+        /*
+         * A process that survives KILL hangs in the kernel; there is no muster left to report it
+         * to.
+         */
         if (guard->stuck && !guard->muster_alive)
             return 1;
         wait_for_news(guard);
     }
 }
 
-/* Closes all descriptors but the agreed ones, none of which reaches the worker from GUARD_FD_CHANNEL on. */
+/*
+ * Closes all descriptors but the agreed ones. Those from GUARD_FD_CHANNEL on close at an exec, so
+ * none of them reaches the worker.
+ */
 static void descriptors_settle(void)
 {
     if (syscall(SYS_close_range, GUARD_FD_END, ~0u, 0) != 0)
@@ -471,8 +494,10 @@ static void signals_settle(struct guard_state *guard)
     guard->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Watches muster by a pidfd as well: the control stream does not end with muster while a forked copy
- * of muster holds it open. */
+/*
+ * Watches muster by a pidfd as well: the control stream does not end with muster while a forked
+ * copy of muster holds it open.
+ */
 static void muster_watch(struct guard_state *guard, pid_t muster)
 {
     guard->muster_fd = (int)syscall(SYS_pidfd_open, muster, 0);

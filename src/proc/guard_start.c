@@ -37,8 +37,10 @@ static const char *env_get(char *const *envp, const char *name)
     return NULL;
 }
 
-/* The environment with our pair added to the marker, replacing the marker that was there. free() both the array and its
- * last text. */
+/*
+ * Returns the environment with this guard's pair added to the marker. free() both the array and its
+ * last text.
+ */
 static char **env_mark(char *const *envp, const char *muster_pid, pid_t guard)
 {
     size_t n = 0;
@@ -63,7 +65,10 @@ static char **env_mark(char *const *envp, const char *muster_pid, pid_t guard)
     return marked;
 }
 
-/* Put "folder/name" into child->path; an empty folder is the current one. False: too long. */
+/*
+ * Puts "folder/name" into child->path; an empty folder is the current one. False: the path is too
+ * long.
+ */
 static bool candidate(struct child *child, const char *folder, size_t len, const char *name)
 {
     size_t name_len = strlen(name), slash = len > 0;
@@ -77,8 +82,8 @@ static bool candidate(struct child *child, const char *folder, size_t len, const
 }
 
 /*
- * As execvpe, with one difference: a script without #! is ENOEXEC, not handed to a shell. Returns the
- * errno that says most: EACCES if any candidate is not executable, else ENOENT.
+ * As execvpe, with one difference: a script without #! is ENOEXEC, not handed to a shell. Returns
+ * the errno that says most: EACCES if any candidate is not executable, else ENOENT.
  */
 static int exec_along_path(struct child *child)
 {
@@ -124,8 +129,10 @@ static int step_limits(struct child *child)
     return sigprocmask(SIG_SETMASK, &none, NULL) != 0 ? errno : 0;
 }
 
-/* Near cores are only preferred: if a container, a job or taskset restricts us to other cores, we keep
- * to those. */
+/*
+ * Near cores are only preferred: if a container, a job or taskset restricts us to other cores, we
+ * keep to those.
+ */
 static int step_affinity(struct child *child)
 {
     cpu_set_t allowed, cpus;

@@ -28,7 +28,9 @@ enum guard_arg {
     GUARD_ARGS
 };
 
-/* Orders travel over a SOCK_SEQPACKET pair, one per message. The end of the stream means TERMINATE. */
+/*
+ * Orders travel over a SOCK_SEQPACKET pair, one per message. The end of the stream means TERMINATE.
+ */
 enum guard_order_kind {
     GUARD_ORDER_START = 'S',
     GUARD_ORDER_TERMINATE = 'T',

@@ -43,7 +43,10 @@ static int held_next(const int *held, size_t n_held, int from)
     return next;
 }
 
-/* Closes muster's other descriptors: the keeper must not hold the run's lock or workers' pipes open. */
+/*
+ * Closes muster's other descriptors: the keeper must not hold the run's lock or workers' pipes
+ * open.
+ */
 static int alone_with(int fd, const int *held, size_t n_held)
 {
     sigset_t all;
@@ -72,14 +75,17 @@ static bool is_dismissed(void)
 
 /* What a keeper does after muster's death. */
 struct keeper_task {
-    const char *entry;  /* ends processes that have it in their environment; NULL: none */
-    uint64_t limit_ms;  /* how long it tries */
-    const char *folder; /* removes it; NULL: none */
-    uint64_t keep_ms;   /* after so long */
+    const char *entry;  /* end processes that have this entry in their environment; NULL: none */
+    uint64_t limit_ms;  /* try to end them for so long */
+    const char *folder; /* remove this folder; NULL: none */
+    uint64_t keep_ms;   /* wait so long before the removal */
     int lock_fd;        /* of the folder; -1: none */
 };
 
-/* Time counts from now, also for others that look at the lock. */
+/*
+ * Unlocks the folder. The file's time becomes now, so that others who look at the lock count
+ * keep_ms from now, too.
+ */
 static void folder_offer(int lock_fd)
 {
     if (lock_fd < 0)
@@ -156,7 +162,7 @@ int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms, co
     return 0;
 }
 
-/* The new one is there before the old one leaves. */
+/* Starts the new keeper before it dismisses the old one, so that there is always one. */
 int keeper_renew(struct keeper *keeper, const int *held, size_t n_held, struct err *err)
 {
     struct keeper renewed;

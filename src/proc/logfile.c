@@ -2,8 +2,8 @@
  *
  * Each call writes straight to the file, without a buffer, so that `tail -f` shows every byte and a
  * crash of muster loses none. Rotation splits at the end of a line where there is one. The tail is
- * kept in memory, because the text that explains a worker's death must not depend on a disk that may
- * be full.
+ * kept in memory, because the text that explains a worker's death must not depend on a disk that
+ * may be full.
  */
 #include "proc/logfile.h"
 
@@ -62,7 +62,10 @@ static int open_current(struct logfile *file, struct err *err)
     return 0;
 }
 
-/* name.log.1 becomes name.log.2 and so on; the last falls off the end. True if one did. */
+/*
+ * Renames name.log.1 to name.log.2 and so on, and deletes the last. Returns true if one was
+ * deleted.
+ */
 static bool rotate(struct logfile *file)
 {
     cleanup_free char *last = rotated_path_new(file, file->keep);
@@ -98,7 +101,9 @@ static bool write_bytes(struct logfile *file, struct str bytes)
     return true;
 }
 
-/* How much of bytes still belongs into the current file: up to the last line end that fits. */
+/*
+ * How many of `bytes` still belong into the current file: those up to the last line end that fits.
+ */
 static size_t share_of_current(const struct logfile *file, struct str bytes)
 {
     uint64_t room = file->cap_bytes > file->size_bytes ? file->cap_bytes - file->size_bytes : 0;
@@ -113,7 +118,10 @@ static size_t share_of_current(const struct logfile *file, struct str bytes)
     return (size_t)room;
 }
 
-/* The first line of a file for which the oldest one was deleted. It does not count for the cap, which may be less. */
+/*
+ * Writes the first line of a file for which the oldest one was deleted. The line does not count for
+ * the cap, which may be smaller than the line.
+ */
 static void write_loss(struct logfile *file, bool was_in_line)
 {
     char now[40];
@@ -129,7 +137,7 @@ static void write_capped(struct logfile *file, struct str bytes)
         return;
     while (bytes.len > 0) {
         size_t share = share_of_current(file, bytes);
-        /* A full disk does not start a rotation: that would throw away the log it still has. */
+        /* A full disk does not start a rotation, which would delete a log that is still there. */
         if (!write_bytes(file, (struct str){bytes.at, share}))
             return;
         bytes.at += share;
@@ -181,7 +189,9 @@ static void tail_add(struct logfile *file, struct str bytes)
         kept = (struct str){bytes.at + (bytes.len - TAIL_BYTES), TAIL_BYTES};
     file->passed_bytes += bytes.len;
     size_t end = file->passed_bytes % TAIL_BYTES;
-    /* Copied backwards from the new end: as much as fits below it, the rest to the top of the ring. */
+    /*
+     * Copied backwards from the new end: what fits below it, and the rest to the top of the ring.
+     */
     size_t low = MIN(kept.len, end), high = kept.len - low;
     memcpy(file->tail + end - low, kept.at + high, low);
     memcpy(file->tail + TAIL_BYTES - high, kept.at, high);

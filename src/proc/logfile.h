@@ -50,12 +50,12 @@ void console_free(struct console *console);
 /* id: any number that tells apart the workers' streams. */
 void console_add(struct console *console, uint32_t id, const char *prefix, struct str bytes,
                  uint64_t now_ms);
-/* The file that "N lines more in …" points to; without one it says "N lines more". */
+/* Names the file that "N lines more in …" points to. Without a name the text is "N lines more". */
 void console_name_file(struct console *console, uint32_t id, const char *file);
 /* The stream has ended: its unfinished line counts as a line, then the stream is forgotten. */
 void console_end(struct console *console, uint32_t id, uint64_t now_ms);
 /*
- * Emit the lines that are due; with `all`, every line, also unfinished ones. Returns the
+ * Emits the lines that are due; with `all` every line, also unfinished ones. Returns the
  * milliseconds until the next line is due, UINT64_MAX if none waits.
  */
 uint64_t console_flush(struct console *console, uint64_t now_ms, bool all);

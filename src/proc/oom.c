@@ -43,7 +43,9 @@ static bool number_read(const char *path, uint64_t *out)
            u64_parse(str_trim(buf_str(&text)), 0, UINT64_MAX, out, NULL) == 0;
 }
 
-/* cgroup v2 counts the kills in all descendant groups as well, v1 only those in the group itself. */
+/*
+ * cgroup v2 counts the kills in all descendant groups as well, v1 only those in the group itself.
+ */
 static const struct version {
     const char *mount, *controllers, *kills, *limit;
 } versions[] = {
@@ -51,8 +53,10 @@ static const struct version {
     {"/memory", "memory", "memory.oom_control", "memory.limit_in_bytes"},
 };
 
-/* Does this hierarchy have the controller? `names` is "cpu,memory" of "4:cpu,memory:/path", and empty
- * for cgroup v2. */
+/*
+ * True if this hierarchy has the controller. `names` is "cpu,memory" of "4:cpu,memory:/path", and
+ * empty for cgroup v2.
+ */
 static bool has_controller(struct str names, const char *wanted)
 {
     struct str name;

@@ -27,8 +27,10 @@ static bool is_there(const struct proctree *tree, long pid)
     return false;
 }
 
-/* The marker is "muster pid.guard pid,…", the innermost pair last. True: both processes of that
- * last pair are dead, so neither will end this one. */
+/*
+ * The marker is "muster pid.guard pid,…", the innermost pair last. True if both processes of that
+ * last pair are dead, so that neither will end this process.
+ */
 static bool is_unguarded(const struct proctree *tree, struct str marker)
 {
     char text[64], *dot;
@@ -40,7 +42,9 @@ static bool is_unguarded(const struct proctree *tree, struct str marker)
     return muster > 0 && guard > 0 && !is_there(tree, muster) && !is_there(tree, guard);
 }
 
-/* True: the process's environment holds `entry`; *unguarded: its muster and guard are dead. */
+/*
+ * True if the process's environment holds `entry`. *unguarded: its muster and its guard are dead.
+ */
 static bool environ_holds(const struct proctree *tree, pid_t pid, struct str entry, bool *unguarded)
 {
     char path[64];

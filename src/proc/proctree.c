@@ -76,7 +76,9 @@ bool proc_signal(const struct proc_stat *stat, int signal)
 {
     int pidfd = pidfd_open_raw(stat->pid);
     struct proc_stat now;
-    /* The descriptor was opened before the check, so the signal goes to the process checked here. */
+    /*
+     * The descriptor was opened before the check, so the signal goes to the process checked here.
+     */
     bool same = proc_stat_read(stat->pid, &now) && now.start_ticks == stat->start_ticks;
     bool sent = false;
     if (same && pidfd >= 0)
@@ -126,7 +128,9 @@ bool proctree_read(struct proctree *tree)
     return complete;
 }
 
-/* Breadth first, in place: at[0, kept) are known descendants; each child of theirs is swapped in. */
+/*
+ * Breadth first, in place: at[0, kept) are known descendants; each child of theirs is swapped in.
+ */
 void proctree_keep_below(struct proctree *tree, pid_t root)
 {
     size_t kept = 0;

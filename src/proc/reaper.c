@@ -2,13 +2,13 @@
  *
  * Processes that a dead guard leaves are adopted by muster (a subreaper) and ended here.
  *
- * Ended is every child that was neither added nor spared, and that did not exist when the reaper was
- * opened. Such a child descends from a process that this process has started: children that muster
- * got from its caller belong to another process, the front (front.h).
+ * The reaper ends every child that was neither added nor spared, and that did not exist when the
+ * reaper was opened. Such a child descends from a process that this process has started: children
+ * that muster got from its caller belong to another process, the front (front.h).
  *
- * Reaped is every child that has ended. A zombie holds nothing but its pid, which only its parent,
- * this process, can free. So a child that muster starts must be added or spared before the next
- * reaper_run, and must not be waited for elsewhere.
+ * The reaper reaps every child that has ended. A zombie holds nothing but its pid, which only its
+ * parent, this process, can free. So a child that muster starts must be added or spared before the
+ * next reaper_run, and must not be waited for elsewhere.
  */
 #include <errno.h>
 #include <signal.h>
@@ -99,8 +99,10 @@ static bool is_orphan(const struct reaper *reaper, const struct proc_stat *stat)
            !pids_has(&reaper->spared, stat->pid);
 }
 
-/* KILL `root` and its descendants in `all`. A newer child becomes ours when its parent dies; the next
- * scan ends it. */
+/*
+ * Kills `root` and its descendants in `all`. A newer child becomes muster's when its parent dies;
+ * the next scan ends it.
+ */
 static size_t end_below(const struct proctree *all, const struct proc_stat *root)
 {
     size_t alive = 0;

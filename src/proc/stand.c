@@ -14,14 +14,14 @@
 #include "proc/proctree.h"
 
 enum {
-    DEPTH_MAX = 64,   /* of a process below its root */
-    GROUPS_MAX = 16,  /* of threads that stand at the same place, in a line */
-    THREADS_MAX = 512 /* looked at, of a process */
+    DEPTH_MAX = 64,   /* generations between a process and its root */
+    GROUPS_MAX = 16,  /* groups of threads at the same place, in a line */
+    THREADS_MAX = 512 /* threads that are looked at in one process */
 };
 
 /* ---- small files ---- */
 
-/* What /proc/WHAT holds, as text. False: the kernel does not show it. */
+/* Reads /proc/WHAT as text. False: the kernel does not show it. */
 static bool proc_text(const char *what, char *text, size_t size)
 {
     char path[96];
@@ -35,7 +35,7 @@ static bool proc_text(const char *what, char *text, size_t size)
     return got > 0;
 }
 
-/* The number behind a name, as in "rchar: 6976". */
+/* The number that follows a name, as in "rchar: 6976". */
 static uint64_t number_of(const char *text, const char *name)
 {
     const char *at = strstr(text, name);
@@ -61,7 +61,10 @@ static pid_t tracer_of(pid_t pid)
 
 /* ---- places ---- */
 
-/* In which programs wait for each other, for files, or for time. Others are shown by their numbers. */
+/*
+ * The system calls in which programs wait for each other, for files, or for time. Other calls are
+ * shown by number.
+ */
 static const struct {
     long number;
     const char *name;
@@ -125,7 +128,10 @@ static const char *state_word(char state)
     return "?";
 }
 
-/* As far as it is shown: only with the right to trace, and not by every kernel. */
+/*
+ * Adds the state of a thread, and its system call and place in the kernel if they are shown: that
+ * needs the right to trace, and not every kernel does it.
+ */
 static void place_add(struct buf *out, const char *task, char state)
 {
     char what[80], text[128];
@@ -138,8 +144,10 @@ static void place_add(struct buf *out, const char *task, char state)
         buf_addf(out, " (%s)", text);
 }
 
-/* From where its stack begins, which the kernel notes at the start of the program, to where it is in its system call: the
- * last number but one that is shown of that. */
+/*
+ * Returns how many bytes the stack has grown: from its beginning, which stat shows, to the stack
+ * pointer, which is the last number but one of `syscall`.
+ */
 static uint64_t depth_of(pid_t pid)
 {
     static const int start_stack = 27; /* among the words of stat, from 0 */
@@ -173,7 +181,7 @@ static const struct proc_stat *stat_find(const struct proctree *tree, pid_t pid)
     return tree->n == 0 ? NULL : bsearch(&wanted, tree->at, tree->n, sizeof(*tree->at), by_pid);
 }
 
-/* Which of the roots the process belongs to; n_roots: none. */
+/* Returns which of the roots the process belongs to, or n_roots if none. */
 static size_t root_of(const struct proctree *tree, const struct proc_stat *stat, const pid_t *roots,
                       size_t n_roots)
 {
@@ -186,7 +194,10 @@ static size_t root_of(const struct proctree *tree, const struct proc_stat *stat,
     return n_roots;
 }
 
-/* The last of a chain in which each sleeps and has one child, by the number of children that were counted. */
+/*
+ * Returns the last process of a chain in which each sleeps and has one living child. n_children is
+ * by place in tree->at.
+ */
 static const struct proc_stat *chain_end(const struct proctree *tree, const uint32_t *n_children,
                                          const struct proc_stat *stat)
 {
@@ -265,7 +276,7 @@ static void group_count(struct group *groups, size_t *n_groups, struct buf *text
     groups[i].n++;
 }
 
-/* "python S futex_wait_queue" */
+/* Adds "python sleeps in futex (futex_do_wait)". */
 static void thread_add(const char *task, struct buf *out)
 {
     char what[80], text[1024];

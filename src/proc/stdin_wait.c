@@ -19,7 +19,7 @@ enum {
     CHAIN_MAX = 8 /* a script that runs a script … */
 };
 
-/* The first line of /proc/PID/WHAT. False: the kernel does not show it. */
+/* Reads the first line of /proc/PID/WHAT. False: the kernel does not show it. */
 static bool proc_line(pid_t pid, const char *what, char line[128])
 {
     char path[64];
@@ -56,7 +56,7 @@ static void children_add(pid_t pid, struct buf *pids)
     closedir(folder);
 }
 
-/* Uses the `children` files, so the cost does not depend on other processes of the machine. */
+/* It reads the `children` files, so the cost does not depend on other processes of the machine. */
 static int below_reads_stdin(pid_t root)
 {
     cleanup_buf struct buf pids = BUF_INIT;
@@ -104,9 +104,9 @@ static bool reads_from(pid_t pid, int pipe_fd)
 }
 
 /*
- * The last of a chain in which each process has one thread and waits for its only child; 0: there is
- * no such chain, or the kernel does not show it. Each process is examined before its child: if the
- * child still exists when it is examined, its parent has been waiting for it all the time.
+ * The last of a chain in which each process has one thread and waits for its only child; 0: there
+ * is no such chain, or the kernel does not show it. Each process is examined before its child: if
+ * the child still exists when it is examined, its parent has been waiting for it all the time.
  */
 static pid_t chain_end(pid_t pid)
 {
@@ -132,7 +132,7 @@ bool proc_waits_for_stdin(pid_t pid, int pipe_fd)
     return last > 0 && reads_stdin(last) == 1 && reads_from(last, pipe_fd);
 }
 
-/* False if it is blocked in another call: that may be a wait for input, such as poll(). */
+/* False if the process is blocked in another call: that may be a wait for input, such as poll(). */
 static bool computes_or_sleeps(pid_t pid)
 {
     char text[128];

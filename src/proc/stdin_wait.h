@@ -8,10 +8,10 @@
 #include <sys/types.h>
 
 /*
- * 1: the process or one of its descendants is blocked in read(0, …), so it wants input; 0: none
- * of them is; -1: the kernel does not show it (no /proc/PID/syscall, or no right to read it).
- * Reads the files of each of these processes, and of every process of the machine where the
- * kernel lists no children: too slow for anything frequent.
+ * Returns 1 if the process or one of its descendants is blocked in read(0, …), so that it wants
+ * input; 0 if none of them is; -1 if the kernel does not show it (no /proc/PID/syscall, or no right
+ * to read it). Reads the files of each of these processes, and of every process of the machine
+ * where the kernel lists no children: too slow for anything frequent.
  */
 int proc_reads_stdin(pid_t root);
 
@@ -24,9 +24,9 @@ int proc_reads_stdin(pid_t root);
 bool proc_waits_for_stdin(pid_t pid, int pipe_fd);
 
 /*
- * True if the process has ended, or if it (or the last of a chain as above) has one thread, which
- * computes or sleeps: it may not have answered all of its input yet. False: it waits, or its state
- * cannot be told.
+ * True if the process has ended, or if it has one thread, which computes or sleeps (for a chain as
+ * above: its last process). It may not have answered all of its input yet. False: it waits, or its
+ * state cannot be told.
  */
 bool proc_is_at_work(pid_t pid);
 

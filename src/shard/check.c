@@ -134,7 +134,7 @@ static bool shards_are_lines(const struct map_request *r)
            (out == OUT_LINES || record_format_is_named(r->shards.collect));
 }
 
-/* Checks --id now; the join would find the fault when all the work is done. */
+/* Checks --id now, because the join would find the fault only when all the work is done. */
 static int id_check(const struct map_request *r, struct err *err)
 {
     if (!r->merge.id_field || !r->out_path)

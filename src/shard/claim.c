@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds which of a million shards owns a file: a hash table of shards with open addressing, by the places where
- * their files were left. The places are those of the results, so the entry of a shard that has lost its result is ignored.
+ * Finds which of a million shards owns a file: a hash table of shards with open addressing. Its
+ * keys are the paths where the programs left their files. The keys are read from the results, so
+ * the entry of a shard that has lost its result is ignored.
  */
 #include <xxhash.h>
 
@@ -12,7 +13,7 @@ enum {
     SLOTS_MIN = 64
 };
 
-/* Where the program left the file. */
+/* The path where the shard's program left the file; NULL if the shard has no result. */
 static const char *place_of(const struct shards *shards, uint64_t shard, size_t of_kind)
 {
     const struct shard_file *files = shards->results[shard].files;
@@ -42,7 +43,10 @@ static void claim_put(struct shard_claims *claims, size_t slot, uint64_t shard)
     claims->n_used++;
 }
 
-/* The table has room for twice as many shards as have a result. */
+/*
+ * At most half of the slots may be used, so the table has room for twice as many shards as have a
+ * result.
+ */
 static void claims_build(const struct shards *shards, size_t of_kind, struct shard_claims *claims)
 {
     uint64_t n_results = 0;

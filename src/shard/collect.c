@@ -23,7 +23,7 @@ static bool leads_to(const char *path, const struct stat *file, const char *othe
            st.st_dev == file->st_dev && st.st_ino == file->st_ino;
 }
 
-/* Syncs the file and its name to disk: a row that names it will be committed next. */
+/* Syncs the file and its name to disk, because a row that names the file will be committed next. */
 static int file_settle(const char *path, const char *passing_path, uint64_t *bytes, struct err *err)
 {
     struct stat st;
@@ -59,7 +59,7 @@ static int records_count(const struct collect *ask, const char *path, uint64_t *
     return rc;
 }
 
-/* The message names the difference first, and last the option that turns the check off. */
+/* The message begins with the difference, and ends with the option that turns the check off. */
 static int count_is_wrong(const struct collect *ask, const struct collected *found, struct err *err)
 {
     bool is_short = found->records < ask->expect;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files of a shard whose program has ended on a host that does not share the run's folder, and that --collect or --also of
- * that time did not name: a resume with other names fetches them, as transfer.c does at the end of a program.
+ * Fetches files of shards whose programs have ended on a host that does not share the run's folder,
+ * and that were not named by --collect or --also at that time. A resume with other names fetches
+ * them as transfer.c does at the end of a program.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -12,7 +13,7 @@ struct again {
     const struct shard_end *end;
     struct node_files *files;
     struct left_ask *asks;   /* [n_asks], those with a pattern */
-    size_t *kinds;           /* [n_asks], which kinds they are */
+    size_t *kinds;           /* [n_asks], the kinds of these files */
     struct collected *found; /* by kind */
     size_t n_asks, n_fetched;
     bool is_over, is_shared;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file at {input}: only the shard's records, unchanged, for programs that read a whole file and know
- * nothing of shards.
+ * The file at {input}: only the shard's records, unchanged, for programs that read a whole file and
+ * know nothing of shards.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static int flush(int fd, const char *path, struct buf *pending, struct err *err)
     return rc ? wrap(err, rc, "%s", path) : 0;
 }
 
-/* A JSON array is an array again; a CSV file gets the header. */
+/* The records of a JSON array become an array again; a CSV file gets the header. */
 static void frame_begin(struct source *source, struct buf *out)
 {
     if (source_format(source) == FORMAT_JSON)

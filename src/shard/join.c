@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of the shards: a resume finds them again; at the end they are joined, or put into one folder.
+ * Joins the files of the shards at the end, or puts them into one folder. A resume finds the files
+ * again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +69,10 @@ static int shards_prove(struct session *s, struct err *err)
 
 /* ---- one file ---- */
 
-/* The shards' files of one kind, in their order. The strings are borrowed; the caller frees the array. */
+/*
+ * The shards' files of one kind, in their order. The strings are borrowed; the caller frees the
+ * array.
+ */
 struct shard_paths {
     const char **at;
     size_t len;
@@ -96,12 +100,15 @@ static int paths_gather(struct session *s, size_t kind, struct shard_paths *out,
     return 0;
 }
 
-/* The state of joining the files of one kind, and the kinds whose outputs are put in place before it. */
+/*
+ * The state of joining the files of one kind, and the kinds whose outputs are put in place before
+ * it.
+ */
 struct joining {
     struct session *s;
     struct merge_rules *rules; /* shared by all kinds: a rule must match in one of them */
     size_t kind;
-    bool takes_next; /* join the kinds after it too */
+    bool takes_next; /* join the kinds that follow, too */
     bool is_dry;     /* check the files, and write nothing */
 };
 
@@ -116,8 +123,9 @@ static void join_note(void *context, const char *text)
 }
 
 /*
- * This output is complete and on disk, but has no name yet. The next ones are made before it gets one: all
- * are put in place when the last is complete, by renames alone, the last one first and that of -o last.
+ * The output of this kind is complete and on disk, but has no name yet. First the outputs of the
+ * next kinds are made. When the last one is complete, all are put in place by renames alone: the
+ * last kind first, and the output of -o last.
  */
 /* NOLINTNEXTLINE(misc-no-recursion): as deep as there are --also */
 static int join_placing(void *context, int fd, struct err *err)
@@ -271,14 +279,17 @@ static int bytes_copy(int fd, const char *name, struct stop stop, struct outfile
     return 0;
 }
 
-/* Files are copied into a folder of the run's own within the output folder, and get their names by renames alone. */
+/*
+ * A folder of the run's own within the output folder. Files are copied into it, and then get their
+ * names by renames alone.
+ */
 static char *staging_new(const struct session *s, size_t kind)
 {
     cleanup_free char *base = output_base_new(shards_of(s)->kinds[kind].out_path);
     return xasprintf("%s/.muster-%s-%zu", base, shell_run_id(session_shell(s)), kind);
 }
 
-/* The program has put it there itself. */
+/* True if the program itself has put the file there. */
 static bool is_in_place(const struct stat *source, const char *to)
 {
     struct stat target;
@@ -337,7 +348,7 @@ static int files_stage(struct session *s, size_t kind, struct result_merge_stats
     if (rc == 0)
         rc = output_folder_begin(session_run_dir(s), kind, err);
     if (rc == 0)
-        rc = remove_tree(staging, err); /* of a session that was killed */
+        rc = remove_tree(staging, err); /* a session that was killed left it */
     if (rc == 0 && mkdir(staging, 0777) != 0)
         rc = fail_errno(err, "make %s", staging);
     for (size_t i = 0; rc == 0 && i < paths.len; i++)
@@ -365,14 +376,17 @@ static int files_place(const struct session *s, size_t kind, struct err *err)
             continue;
         const char *name = path_basename(shards_of(s)->results[k].files[kind].path);
         cleanup_free char *staged = path_join(staging, name), *to = path_join(folder, name);
-        if (rename(staged, to) != 0 && errno != ENOENT) /* ENOENT: it was in its place */
+        if (rename(staged, to) != 0 && errno != ENOENT) /* ENOENT: the file was in its place
+                                                         * before */
             return fail_errno(err, "put %s into its place", to);
     }
     files_unstage(s, kind);
     return fsync_parent(staging, err);
 }
 
-/* Folders of --also: all are staged before one of them is filled. */
+/*
+ * Puts the files of --also into their folders: all are staged before one of the folders is filled.
+ */
 static int folders_put(struct session *s, struct result_merge_stats *stats, struct err *err)
 {
     const struct shards *shards = shards_of(s);
@@ -393,8 +407,9 @@ static int folders_put(struct session *s, struct result_merge_stats *stats, stru
 }
 
 /*
- * Joins the kinds from from->kind on. Each output is written while those before it wait for their names.
- * Folders are filled when all files are written, because files in a folder get their names one after the other.
+ * Joins the kinds from from->kind on. Each output is written while those before it wait for their
+ * names. Folders are filled when all outputs are written, because files in a folder get their names
+ * one after the other.
  */
 /* NOLINTNEXTLINE(misc-no-recursion): see join_placing */
 static int others_join(const struct joining *from, struct result_merge_stats *stats,
@@ -409,7 +424,7 @@ static int others_join(const struct joining *from, struct result_merge_stats *st
     return folders_put(from->s, stats, err);
 }
 
-/* The main files are staged first and get their names last. */
+/* Puts the files of -o into a folder. They are staged first, and get their names last. */
 static int folder_join(struct joining *joining, struct result_merge_stats *stats, struct err *err)
 {
     struct joining others = *joining;
@@ -424,7 +439,10 @@ static int folder_join(struct joining *joining, struct result_merge_stats *stats
     return rc;
 }
 
-/* Bytes written to a pipe cannot be taken back: they come last, and are checked before any other output is put in place. */
+/*
+ * Bytes written to a pipe cannot be taken back. So the pipe is written last, and its files are
+ * checked before any other output is put in place.
+ */
 static int pipe_join(struct joining *joining, struct result_merge_stats *stats, struct err *err)
 {
     struct joining others = *joining, look = *joining;
@@ -487,7 +505,7 @@ int shards_join(struct session *s, struct result_merge_stats *stats, struct err 
     return rc;
 }
 
-/* Checks that the files can be joined; any file can be put into a folder, but only some can be joined. */
+/* Checks that the files can be joined. Any file can be put into a folder. */
 static int joinable_check(struct shards *shards, struct err *err)
 {
     const char *first = NULL;

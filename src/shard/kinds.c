@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kinds of files that each shard leaves, how they are read, and where the files of each kind go.
+ * The kinds of files that each shard leaves: how they are read, and where the files of each kind
+ * go.
  */
 #include <string.h>
 #include <strings.h>
@@ -30,8 +31,10 @@ enum tensor_kind shard_tensors(const char *path)
     return tensor_kind_of_name(path);
 }
 
-/* Extensions of formats that cannot be joined, compressed or not. A file with any other unknown extension is
- * read in the format of the output. */
+/*
+ * Returns the extension if files of this format cannot be joined, compressed or not. A file with
+ * any other unknown extension is read in the format of the output.
+ */
 const char *shard_joinless(const char *path)
 {
     static const char *const joinless[] = {
@@ -145,7 +148,7 @@ const char *shard_tensors_option(const struct map_request *r)
     return NULL;
 }
 
-/* Rules apply to files of one JSON object each, too. */
+/* True if an output is JSON: rules also apply to files of one JSON object each. */
 static bool makes_json(const struct map_request *r)
 {
     bool is_made = r->out_path && out_format_of_path(r->out_path) == OUT_JSON;
@@ -223,7 +226,7 @@ static enum record_format files_format(const char *name, const char *out_path, e
     return same[out == OUT_AUTO ? out_format_of_path(out_path) : out];
 }
 
-/* `name`: a name with the extension of the files. */
+/* `name` is a name with the extension of the files. */
 static struct shard_kind kind_make(const char *name, const char *out_path,
                                    enum out_format out_format)
 {
@@ -237,7 +240,7 @@ static struct shard_kind kind_make(const char *name, const char *out_path,
                                .is_counted = is_known || !to_folder};
 }
 
-/* Without a run's folder (--dry-run) the path is not needed. */
+/* Without a run's folder (--dry-run) the path stays as it was given. */
 static char *also_path_new(const struct session *s, size_t index)
 {
     const char *path = also_path(session_request(s), index);

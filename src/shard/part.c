@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work that several runs share: each does a part of the shards (--part), in a folder and a ledger of its own, and one run
- * takes the results (--take). Taking commits a shard as if it had been run here: its line into a part, and a row that
- * names it. Its files stay where they are. What no run has done is left to do.
+ * Work that several runs share. Each run does a part of the shards (--part) in a folder and a
+ * ledger of its own, and one run takes the results (--take). A shard that is taken is committed as
+ * if it had been run here: its line goes into a part of the output, and a row names it. Its files
+ * stay where they are. Shards that no run has done are left to do.
  */
 #include <dirent.h>
 
@@ -42,7 +43,10 @@ static bool is_number(struct store *store, const char *key, uint64_t wanted)
     return store_get(store, key, &value, NULL) == 0 && value && strcmp(value, text) == 0;
 }
 
-/* The command of this run: the one that was typed, or in a resume the one with which the run began as well. */
+/*
+ * Compares a command with that of this run: the one that was typed, or in a resume also the one
+ * with which the run began.
+ */
 static int command_compare(const struct session *s, const char *const *command, bool *is_same,
                            struct err *err)
 {
@@ -81,7 +85,7 @@ static int work_compare(const struct session *s, struct store *store, const char
 
 /* ---- its results ---- */
 
-/* Shards that this run has a result of, or has set aside. */
+/* Marks the shards for which this run has a result, or which it has set aside as failed. */
 static int known_read(struct session *s, bool *known, struct err *err)
 {
     struct row_reader *reader;
@@ -189,8 +193,10 @@ static int run_take(struct session *s, const char *dir, bool *known, struct err 
 
 /* ---- all of them ---- */
 
-/* The folders of --take that have a ledger, in the order of their names. This run may be in there as well, also as what
- * `latest` points at. */
+/*
+ * Lists the folders of --take that have a ledger, in the order of their names. This run is left
+ * out: it may be in there as well, also as what `latest` points at.
+ */
 static int folders_list(const struct session *s, struct env_list *out, struct err *err)
 {
     const char *dir = session_request(s)->shards.take;
@@ -223,7 +229,7 @@ int shards_take(struct session *s, bool *has_taken, struct err *err)
     for (size_t i = 0; rc == 0 && i < runs.len; i++) {
         struct err why = {0};
         rc = run_take(s, runs.at[i], known, &why);
-        if (rc == ERR_DATA) { /* a run that was killed as it began, or whose ledger is damaged */
+        if (rc == ERR_DATA) { /* this run was killed as it began, or its ledger is damaged */
             log_add(session_log(s), LOG_WARN, "map", "--take passes over %s: %s", runs.at[i],
                     why.text);
             rc = 0;

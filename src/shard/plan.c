@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decides the number of shards, their names, and the values of their placeholders. Decisions that hold for
- * the whole run are stored among its facts, for a resume on other devices.
+ * Decides the number of shards, their names, and the values of their placeholders. Decisions that
+ * hold for the whole run are stored among its facts, so that a resume on other devices finds them.
  */
 #include <inttypes.h>
 
@@ -122,8 +122,7 @@ static int facts_write(struct session *s, const struct shards *shards, struct er
         rc = store_set(session_store(s), "shard_part", text, err);
     }
     if (rc == 0)
-        rc = store_set(session_store(s), "items", count,
-                       err); /* in the ledger, whose items are shards */
+        rc = store_set(session_store(s), "items", count, err); /* this ledger's items are shards */
     return rc ? rc : store_set(session_store(s), "shards", count, err);
 }
 
@@ -165,7 +164,7 @@ static int facts_read(struct session *s, struct shards *shards, bool *is_there, 
     return rc;
 }
 
-/* Stores how the files are to be read; the muster that joins them may not have the request. */
+/* Stores how the files are read, because the muster that joins them may not have the request. */
 static int reading_write(struct session *s, const struct shards *shards, struct err *err)
 {
     int rc = store_set(session_store(s), "shard_format",
@@ -173,7 +172,7 @@ static int reading_write(struct session *s, const struct shards *shards, struct 
     return rc ? rc : store_set(session_store(s), "shard_union", shards->is_union ? "1" : "0", err);
 }
 
-/* Reads how the files are to be read; in a run without these facts, their names say it. */
+/* Reads how the files are read. A run without these facts takes it from the names of the files. */
 static int reading_read(struct session *s, struct shards *shards, struct err *err)
 {
     cleanup_free char *format = NULL, *is_union = NULL;
@@ -350,7 +349,10 @@ static void suffix_add(const struct shards *shards, uint64_t shard, struct buf *
         buf_addf(out, "shard_%lu", shard);
 }
 
-/* The names sort in the order of the shards. On a host with a folder of its own, they are the same below it. */
+/*
+ * Adds the path of a shard's file. The names sort in the order of the shards. On a host with a
+ * folder of its own, the names below that folder are the same.
+ */
 static void file_add(const struct session *s, const struct shard_at *at, const char *folder,
                      const char *extension, struct buf *out)
 {
@@ -482,7 +484,7 @@ static bool *settled_new(const struct session *s)
     return settled;
 }
 
-/* The names of its files, and where they go. */
+/* Prints the names of the shard's files, and where the files go. */
 static void leaves_print(const struct session *s, const struct template_values *values)
 {
     for (size_t i = 0; i < shards_of(s)->n_kinds; i++) {
@@ -506,7 +508,9 @@ void shards_print(const struct session *s)
             continue;
         cleanup_buf struct buf line = BUF_INIT, text = BUF_INIT;
         struct template_values values;
-        /* The first shards go to the workers in order; the others to the worker that is free first. */
+        /*
+         * The first shards go to the workers in order; the others to the worker that is free first.
+         */
         uint64_t turn = n_printed++;
         struct shard_at at = {k, (uint32_t)(turn % session_n_seats(s)), (uint32_t)turn + 1,
                               session_request(s)->schedule.batch};

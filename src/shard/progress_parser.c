@@ -26,7 +26,7 @@ static bool number(struct str *text, uint64_t *out)
     return true;
 }
 
-/* Moves past the next `word`; false if there is none. */
+/* Moves past the next `word`. Returns false if there is none. */
 static bool find(struct str *text, struct str word)
 {
     const char *at = text->len > 0 ? memmem(text->at, text->len, word.at, word.len) : NULL;
@@ -37,7 +37,7 @@ static bool find(struct str *text, struct str word)
     return true;
 }
 
-/* Reads "5/100"; false if the first number is above the second. */
+/* Reads "5/100". Returns false if the first number is above the second. */
 static bool fraction(struct str *text, uint64_t *part, uint64_t *whole)
 {
     return number(text, part) && skip(text, STR("/")) && number(text, whole) && *part <= *whole;
@@ -72,12 +72,12 @@ static void bar_read(struct progress_parser *progress_parser, struct str line)
         !fraction(&line, &done, &total) || !skip(&line, STR(" [")))
         return;
     if (total == 0 || (total != progress_parser->n_items && total != progress_parser->n_batches))
-        return; /* the bar counts something else */
+        return; /* this bar counts something else */
     progress_parser->done = done;
     progress_parser->total = total;
 }
 
-/* A line, or a state of a bar, is complete. */
+/* Takes a complete line, or a complete state of a bar. */
 static void line_end(struct progress_parser *progress_parser, char end, struct buf *rest)
 {
     struct str line = {progress_parser->line, progress_parser->len};

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Takes files of shards whose programs ended well but left them under other names than --collect or --also
- * said: a resume with corrected options finds the files that exist, and runs no shard again for that.
+ * Takes files of shards whose programs ended well, but left files under other names than --collect
+ * or --also said. A resume with corrected options finds these files, and runs no shard again for
+ * that.
  *
- * The end of such a program is an event of the run, with the program's values and the time of its start; an
- * older file is not its own. What is found is committed like a result: a line in a part, and a row that names it.
+ * The end of such a program is an event of the run. It holds the program's values and the time of
+ * its start: a file that is older was not written by the program. A file that is found is committed
+ * like a result: a line goes into a part, and a row names it.
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -122,7 +124,7 @@ static bool values_recall(const struct session *s, uint64_t shard, const char *e
     return true;
 }
 
-/* Of a file that lies here, or was fetched. */
+/* Checks that no other shard may own the file, which lies here or was fetched. */
 static int file_judge(struct session *s, uint64_t shard, size_t kind, struct collected *found,
                       struct shard_file *out, struct err *err)
 {
@@ -136,7 +138,7 @@ static int file_judge(struct session *s, uint64_t shard, size_t kind, struct col
     return rc;
 }
 
-/* The count of a fetched file's records. */
+/* Counts the records of a fetched file on another thread. */
 struct counting {
     struct background beside;
     const struct collect *ask;
@@ -162,7 +164,7 @@ static void on_closed(uv_handle_t *handle)
     ((struct counting *)handle->data)->is_closed = true;
 }
 
-/* The loop turns meanwhile, because agents give up a head that is silent. */
+/* Runs the loop until the count is done, because agents give up a head that is silent. */
 static int fetched_count(struct session *s, const struct collect *ask, struct collected *found,
                          struct err *err)
 {
@@ -181,7 +183,7 @@ static int fetched_count(struct session *s, const struct collect *ask, struct co
     return c.rc;
 }
 
-/* `fetched`: from another host; its path is NULL for a file that is looked for here. */
+/* `fetched` is a file from another host. Its path is NULL if the file is looked for here. */
 static int file_take(struct session *s, const struct shard_end *end, size_t kind,
                      struct collected *fetched, struct shard_file *out, struct err *err)
 {
@@ -200,7 +202,7 @@ static int file_take(struct session *s, const struct shard_end *end, size_t kind
         }
         return file_judge(s, end->shard, kind, &found, out, err);
     }
-    /* What was fetched before has the time of this machine. */
+    /* The time of a file that was fetched before is by the clock of this machine. */
     ask.left.since_ns = end->host && !ask.left.pattern ? 0 : end->since_ns;
     int rc = collect_find(&ask, &none, &found, err);
     return rc ? rc : file_judge(s, end->shard, kind, &found, out, err);
@@ -262,7 +264,10 @@ static int refuse(const struct session *s, uint64_t shard, const char *why, stru
                 buf_text(&name), why);
 }
 
-/* A shard that has a result must have all its files again; of the others, those that have their files are taken. */
+/*
+ * A shard that has a result must have all its files again. Of the other shards, those that have all
+ * their files are taken.
+ */
 static int results_find(struct session *s, struct past *pasts, uint64_t *n_found, struct err *err)
 {
     uint64_t first_lacking = UINT64_MAX, n_ended = 0;
@@ -274,7 +279,9 @@ static int results_find(struct session *s, struct past *pasts, uint64_t *n_found
         n_ended++;
         int rc = past->end ? files_take(s, k, past, &past->result, &why)
                            : fail(&why, ERR_DATA, "when its program began is not known");
-        /* Stored at once, because the files of the next shards are compared with it. */
+        /*
+         * The result is stored at once, because the files of the next shards are compared with it.
+         */
         shards_of(s)->results[k].files = past->result.files;
         if (rc == 0) {
             ++*n_found;
@@ -309,7 +316,10 @@ static void line_make(const struct session *s, uint64_t shard, const struct past
     buf_add_text(out, "}\n");
 }
 
-/* The metrics of a shard without a result: only its program's event has them. */
+/*
+ * Returns the metrics in the shard's row. A shard without a result has them only in the event of
+ * its program's end.
+ */
 static char *metrics_recall(const struct past *past)
 {
     struct str work, metrics;
@@ -411,7 +421,7 @@ char **shard_words_read(const char *run_dir, bool *are_taken)
     size_t n_words = 0;
     bool is_begun = false;
     if (store_open(&store, run_dir, STORE_PEEK, NULL) != 0)
-        return NULL; /* the resume itself will report what is wrong with the folder */
+        return NULL; /* the resume itself will report the error in the folder */
     int rc = store_get(store, "shard_words", &json, NULL);
     if (rc == 0)
         rc = store_get(store, "shard_words_taken", &taken, NULL);

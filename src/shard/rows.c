@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ledger keeps about the files of the shards: a line for each shard. A resume reads the lines, and
- * checks that the files still exist.
+ * What the ledger keeps about the files of the shards: a line for each shard. A resume reads the
+ * lines, and checks that the files still exist.
  */
 #include <sys/stat.h>
 
@@ -14,7 +14,7 @@
 #include "shard/shard.h"
 
 enum {
-    LINES_MAX_BYTES = 64 << 20 /* of the lines in one part */
+    LINES_MAX_BYTES = 64 << 20 /* most bytes of the lines in one part */
 };
 
 void shard_result_free(struct shards *shards, struct shard_result *result)
@@ -70,7 +70,10 @@ void shard_files_add(const struct shards *shards, const struct shard_result *res
     }
 }
 
-/* The line has one file of each kind; a line with fewer belongs to another run. */
+/*
+ * Reads the files of a line, which has one of each kind. A line with fewer files belongs to another
+ * run.
+ */
 static bool files_read(const struct shards *shards, struct str line, struct shard_file *files)
 {
     struct str also = {NULL, 0}, element;
@@ -109,7 +112,9 @@ static int line_read(struct session *s, const struct range_row *row, struct str 
     return 0;
 }
 
-/* A shard has a row of its own with one line, because it had a process, and so a part, of its own. */
+/*
+ * A shard has a row of its own with one line, because it had a process, and so a part, of its own.
+ */
 int shard_line_read(const char *run_dir, const struct range_row *row, uint64_t n_shards,
                     struct buf *out, struct err *err)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of an attempt on another host. Whether the host shares the run's folder is tried for each attempt, by a file
- * in it. If it does, nothing is sent. If it does not, the host has a folder of its own: the input goes there, and what the
- * program left comes into the run's folder, where it gets names from here: of the far side, only the last part of a path
- * is taken, and only if it is one that the pattern names.
+ * The files of an attempt on another host. For each attempt, muster tries whether the host shares
+ * the run's folder, by a file in that folder. If the host does, nothing is sent. If it does not,
+ * the host has a folder of its own. The input goes there, and the files that the program left come
+ * into the run's folder. The names there are made by muster: only the last part of a path from the
+ * host is used, and only if the pattern names it.
  */
 #include <errno.h>
 #include <fnmatch.h>
@@ -69,7 +70,7 @@ static const char *const sharing_words[] = {
     "connection",
     "it shares the run's folder"};
 
-/* Once for each host. */
+/* Logs once for each host whether it shares the folder. */
 static void sharing_log(const struct worker *worker, bool is_shared)
 {
     struct session *s = worker_session(worker);
@@ -99,7 +100,10 @@ static void start_failed(struct worker *worker)
         worker_start_failed(worker, shard->rc, &shard->err);
 }
 
-/* Once it may have been chance. A program whose file is another each time would be run for ever. */
+/*
+ * The first time, another file may have been chance. A program whose file is another one each time
+ * would be run for ever.
+ */
 static int code_of(const struct worker *worker, const struct err *why)
 {
     bool *had = &shards_of(worker_session(worker))->had_other_file[shard_worker_of(worker)->shard];
@@ -108,7 +112,7 @@ static int code_of(const struct worker *worker, const struct err *why)
     return is_again ? ERR_DATA : why->code;
 }
 
-/* The files cannot be made ready, or fetched. */
+/* Ends the attempt because its files cannot be made ready or fetched. */
 static void give_up(struct worker *worker, const struct err *why)
 {
     struct shard_worker *shard = shard_worker_of(worker);
@@ -136,7 +140,10 @@ static void on_failed(void *context, const struct err *why)
 
 /* ---- before the start ---- */
 
-/* The part of a path below the run's folder, which is the same below the host's; "" if the placeholder is not used. */
+/*
+ * Returns the part of a path below the run's folder, which is the same below the host's folder; ""
+ * if the placeholder is not used.
+ */
 static const char *name_below(const struct worker *worker, enum placeholder which)
 {
     const struct shard_worker *shard = shard_worker_of(worker);
@@ -223,7 +230,7 @@ static void on_fetched(void *context)
     fetch_next(worker);
 }
 
-/* A name that the pattern can have matched, and whose last part is a file's. */
+/* True if the pattern can have matched the name, and if the last part is the name of a file. */
 static bool name_is_good(const struct left_ask *ask, const char *name)
 {
     const char *last = path_basename(name);
@@ -240,7 +247,10 @@ bool shard_found_take(const struct shards *shards, uint64_t shard, size_t kind,
     const char *last = path_basename(file->name);
     if (!name_is_good(ask, file->name))
         return false;
-    /* {output} lies where those of this machine do; others in a folder for each kind and shard. */
+    /*
+     * A file of {output} lies where those of this machine do. Others lie in a folder for each kind
+     * and shard.
+     */
     *found = (struct collected){
         .path = ask->pattern ? xasprintf("%s/%zu/%lu/%s", shards->output_dir, kind, shard, last)
                              : path_join(shards->output_dir, last),
@@ -357,7 +367,7 @@ static void host_ask(struct session *s, const struct seat *seat, const struct sh
     node_unstage(files);
 }
 
-/* The run's folder is not made: the nearest that is there stands for it. */
+/* --dry-run does not make the run's folder: the nearest folder above it that exists is tried. */
 void shards_print_sharing(struct session *s)
 {
     const struct allocation *a = session_allocation(s);

@@ -183,7 +183,7 @@ static void safe_say(struct session *s, int rc)
 
 /* ---- the display ---- */
 
-/* The progress that the program itself prints, if it does. */
+/* Takes the progress of a shard, if its program prints any. */
 static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
 {
     const struct worker *worker = worker_at(s, p);
@@ -220,7 +220,7 @@ static void progress_take(struct session *s, struct snapshot *out)
 {
     out->total.done = shards_of(s)->n_items_done;
     out->total.answered = 0;
-    out->total.oldest_ms = 0; /* of a shard, which is no item that is late */
+    out->total.oldest_ms = 0; /* it is the time of a shard, and no item is late */
     out->total.aside = shards_of(s)->n_items_failed;
     out->total.known = items_own(s);
     out->total.input_is_final = true;

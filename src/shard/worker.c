@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One attempt at one shard. What may take long (writing its input, checking its files) is done on another
- * thread, which touches only the attempt's own fields.
+ * One attempt at one shard. What may take long (writing the shard's input, checking its files) is
+ * done on another thread, which touches only the attempt's own fields.
  */
 #include "shard/attempt.h"
 
@@ -150,7 +150,7 @@ void shard_attempt_start(struct worker *worker)
     cleanup_buf struct buf command = BUF_INIT;
     shard->phase = SHARD_RUNNING;
     shard->started_ms = shell_last_now(worker_shell(worker));
-    if (!shard->files) /* else it is the host's time */
+    if (!shard->files) /* otherwise the host's time is taken */
         shard->since_ns = clock_file_ns();
     shard_command_format(command_of(worker), &command);
     log_add(session_log(worker_session(worker)), LOG_DEBUG, "worker", "%s: shard %lu runs %s",
@@ -245,7 +245,7 @@ static void printed(struct worker *worker, bool to_stderr, struct str bytes, str
         progress_parser_end(progress_parser, shown);
 }
 
-/* The progress in stdout or stderr, whichever has it; a marker counts more than a bar. */
+/* The progress that stdout or stderr shows; a marker counts more than a bar. */
 struct shard_progress shard_progress_of(const struct worker *worker)
 {
     const struct progress_parser *best = &shard_worker_of(worker)->parsers[0],
@@ -295,7 +295,7 @@ static void on_collected(void *context)
     shard_attempt_settle(context);
 }
 
-/* Adds its seat, attempt, time and metrics. */
+/* Adds the worker's seat, attempt, time and metrics. */
 static void work_describe(const struct worker *worker, struct buf *out)
 {
     const struct shard_worker *shard = shard_worker_of(worker);
@@ -335,15 +335,18 @@ static void end_note(struct worker *worker)
                                        .work_json = buf_str(&work)});
 }
 
-/* Its files are collected when its program has ended well, even if its device has been lost since. */
+/*
+ * Collects the files of a program that has ended well, even if its device has been lost since.
+ * Returns false while the files are collected.
+ */
 static bool settle(struct worker *worker, enum death *death)
 {
     struct shard_worker *shard = shard_worker_of(worker);
-    /* Where its files could not be fetched, another host may do better. */
+    /* If the files could not be fetched, an attempt on another host may succeed. */
     if (shard->phase == SHARD_SETTLED)
         *death = shard->files && shard->rc == ERR_UNAVAILABLE ? DEATH_ENDED_BY_US : DEATH_CLEAN;
     else if (shard->files && shard->rc == ERR_UNAVAILABLE && *death != DEATH_CLEAN)
-        *death = DEATH_ENDED_BY_US; /* there was no room for them */
+        *death = DEATH_ENDED_BY_US; /* the host had no room for the files */
     if (shard->phase == SHARD_COLLECTING)
         return false;
     if (shard->phase != SHARD_RUNNING || *death != DEATH_CLEAN)
@@ -359,7 +362,7 @@ static bool settle(struct worker *worker, enum death *death)
     return false;
 }
 
-/* After a lack of memory, the batch is half as large the next time. */
+/* After a lack of memory, the next attempt's batch is half as large. */
 static void ended(struct worker *worker, bool was_out_of_memory)
 {
     uint64_t size = shard_worker_of(worker)->batch;
@@ -467,7 +470,7 @@ static bool result_give(struct worker *worker, char how[END_TEXT_BYTES])
     return true;
 }
 
-/* Its exit status was 0: checks that it left its files. */
+/* Checks that a program whose exit status was 0 has left its files. */
 static void judge(struct worker *worker, char how[END_TEXT_BYTES])
 {
     struct log *log = session_log(worker_session(worker));

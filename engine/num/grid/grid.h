@@ -23,9 +23,9 @@
 #define GRID_NONE UINT32_MAX /* no column */
 
 enum {
-    GRID_THREADS = 256, /* of each block */
+    GRID_THREADS = 256, /* threads of each block */
     GRID_IMAGE_MAX = 1024,
-    WHERE_ROWS = 32,  /* of a block of add_where */
+    WHERE_ROWS = 32,  /* rows of a block of add_where */
     GRID_STAGE = 3072 /* elements of dz in shared memory; with two images below 48 KiB */
 };
 
@@ -43,10 +43,13 @@ enum {
 struct grid {
     size_t block, n_blocks;
     unsigned factor, offset; /* the i-th thread to run is i factor + offset */
-    bool is_between;         /* a phase has begun, and no GRID_SYNC() came after it */
+    bool is_between;         /* true if a phase has begun, and no GRID_SYNC() came after it */
 };
 
-/* Asserts a GRID_SYNC() between any two phases: an emulated block would run without it as well. */
+/*
+ * Asserts that there is a GRID_SYNC() between any two phases: an emulated block would run without
+ * it as well.
+ */
 static inline unsigned grid_phase(struct grid *grid)
 {
     ASSERT(!grid->is_between);
@@ -67,10 +70,13 @@ static inline unsigned grid_phase(struct grid *grid)
          at_##t++)
 #endif
 
-/* All i < n, shared out among the threads of all blocks; n may be larger than their number. */
+/*
+ * Loops over all i < n, shared out among the threads of all blocks; n may be larger than their
+ * number.
+ */
 #define EACH_ELEMENT(i, t, n) \
     for (size_t i = GRID_BLOCK * GRID_THREADS + t; i < (n); i += GRID_BLOCKS * GRID_THREADS)
-/* All i < n, shared out among the blocks. */
+/* Loops over all i < n, shared out among the blocks. */
 #define EACH_GROUP(i, n) for (size_t i = GRID_BLOCK; i < (n); i += GRID_BLOCKS)
 
 /* partial[0] becomes the sum of all elements, always added in the same order. */

@@ -28,7 +28,7 @@ GRID_KERNEL(drop, struct num_drop)
         }
 }
 
-/* A product with k = 0: c = beta c. */
+/* Computes c = beta c, for a product with k = 0. */
 GRID_KERNEL(scale, struct num_gemm)
 {
     REAL *c = (REAL *)op.c, beta = (REAL)op.beta;
@@ -56,7 +56,7 @@ GRID_KERNEL(logistic, struct num_logistic)
 
 GRID_FUNCTION REAL KERNEL(dot)(const REAL *a, const REAL *b, size_t len)
 {
-    REAL sums[4] = {0}; /* independent of each other, so that loads need not wait */
+    REAL sums[4] = {0}; /* the sums are independent of each other, so that loads need not wait */
     size_t k = 0;
     for (; k + 4 <= len; k += 4)
         for (size_t s = 0; s < 4; s++)
@@ -66,7 +66,7 @@ GRID_FUNCTION REAL KERNEL(dot)(const REAL *a, const REAL *b, size_t len)
     return sums[0] + sums[1] + (sums[2] + sums[3]);
 }
 
-/* A thread for each column of some rows. */
+/* One thread for each column of some rows. */
 GRID_KERNEL(add_where, struct num_add_where)
 {
     const REAL *a = (const REAL *)op.a, *b = (const REAL *)op.b;
@@ -187,7 +187,7 @@ GRID_KERNEL(rows_scatter, struct num_rows)
     }
 }
 
-/* The sum of each column: one block for each. */
+/* The sum of each column, with one block for each column. */
 GRID_KERNEL(column_sums, struct column_sums)
 {
     GRID_SHARED REAL partial[GRID_THREADS];
@@ -228,7 +228,7 @@ GRID_KERNEL(dots, struct num_dots)
 
 /* ---- cross entropy ---- */
 
-/* The first of positives [low, high), which ascend, that is no less than a column. */
+/* Returns the first of positives [low, high), which ascend, that is no less than a column. */
 GRID_FUNCTION size_t KERNEL(positive_from)(const uint32_t *positives, size_t low, size_t high,
                                            size_t column)
 {
@@ -246,7 +246,7 @@ GRID_FUNCTION size_t KERNEL(positive_from)(const uint32_t *positives, size_t low
 GRID_KERNEL(bce, struct bce_parts)
 {
     GRID_SHARED double partial[GRID_THREADS];
-    GRID_SHARED size_t positives[2]; /* those in this part */
+    GRID_SHARED size_t positives[2]; /* the range of positives in this part */
     const uint32_t *of = op.bce.positives;
     REAL factor = (REAL)op.bce.factor;
     EACH_GROUP (group, op.bce.n * op.n_parts) {
@@ -298,7 +298,7 @@ GRID_KERNEL(bce_sum, struct bce_parts)
 
 /* ---- the strongest ---- */
 
-/* The value to compare by: those that are not finite come first. */
+/* Returns the value to compare by: numbers that are not finite come first. */
 GRID_FUNCTION REAL KERNEL(strength)(REAL x, bool is_magnitude)
 {
     if (!isfinite(x))
@@ -306,7 +306,7 @@ GRID_FUNCTION REAL KERNEL(strength)(REAL x, bool is_magnitude)
     return is_magnitude && x < 0 ? -x : x;
 }
 
-/* A column of a row and its strength; without a column, all others come before it. */
+/* A column of a row and its strength. All others come before an entry without a column. */
 struct KERNEL(strong) {
     REAL strength;
     uint32_t column;
@@ -322,8 +322,9 @@ GRID_FUNCTION bool KERNEL(is_before)(const struct num_best *op, struct KERNEL(st
 }
 
 /*
- * The strongest of a thread's columns that come after `last`; of all of them if there is no last.
- * Some columns are read together, since each read takes longer than all comparing.
+ * Returns the strongest of a thread's columns that come after `last`, or of all its columns if
+ * there is no last. Some columns are read together, because each read takes longer than all
+ * comparing.
  */
 GRID_FUNCTION struct KERNEL(strong) KERNEL(best_behind)(const struct num_best *op, const REAL *x,
                                                         struct KERNEL(strong) last, unsigned t)

@@ -3,7 +3,9 @@
  * The convolution as kernels over REAL, written with the macros of grid.h.
  */
 
-/* The sum over a filter's elements of weight times the image below it. */
+/*
+ * Returns the sum over a filter's elements of weight times the number of the image at that place.
+ */
 GRID_FUNCTION REAL KERNEL(conv_window)(const REAL *weight, const REAL *x, unsigned height,
                                        unsigned width, unsigned x_width)
 {
@@ -40,7 +42,7 @@ GRID_KERNEL(conv_any, struct num_conv)
 
 /*
  * For filters of 3 x 3: one block for each sample. A thread computes eight maps at a place, so that
- * it reads what is below the filters once.
+ * it reads the part of the image at that place once.
  */
 GRID_KERNEL(conv_3x3, struct num_conv)
 {
@@ -74,7 +76,7 @@ GRID_KERNEL(conv_3x3, struct num_conv)
     }
 }
 
-/* dz of filter f at place p of sample i */
+/* Returns dz of filter f at place p of sample i. */
 GRID_FUNCTION REAL KERNEL(conv_dz)(const struct num_conv_back *op, size_t map, size_t i, size_t f,
                                    size_t p)
 {
@@ -112,7 +114,7 @@ GRID_KERNEL(conv_back_sums, struct num_conv_back)
     }
 }
 
-/* What a row of a filter of `size` columns adds up over a map dz, for each of its elements. */
+/* Adds what a row of a filter of `size` columns sums up over a map dz, for each of its elements. */
 GRID_FUNCTION void KERNEL(conv_back_row)(const REAL *dz, const REAL *x, unsigned out_h,
                                          unsigned out_w, unsigned size, REAL *sums)
 {
@@ -125,7 +127,7 @@ GRID_FUNCTION void KERNEL(conv_back_row)(const REAL *dz, const REAL *x, unsigned
     }
 }
 
-/* The same for three columns: two elements of x stay with the thread as it goes along. */
+/* Does the same for three columns: two elements of x stay with the thread as it goes along. */
 GRID_FUNCTION void KERNEL(conv_back_row_3)(const REAL *dz, const REAL *x, unsigned out_h,
                                            unsigned out_w, REAL *sums)
 {
@@ -146,7 +148,7 @@ GRID_FUNCTION void KERNEL(conv_back_row_3)(const REAL *dz, const REAL *x, unsign
     sums[2] = third;
 }
 
-/* What the map dz of a filter adds to dx at a place. */
+/* Returns what the map dz of a filter adds to dx at a place. */
 GRID_FUNCTION REAL KERNEL(conv_back_place)(const REAL *weight, const REAL *dz, int row, int col,
                                            int out_h, int out_w, int height, int width)
 {
@@ -159,11 +161,12 @@ GRID_FUNCTION REAL KERNEL(conv_back_place)(const REAL *weight, const REAL *dz, i
     return sum;
 }
 
-/* The same for 3 x 3 at two places, one below the other, which share what they read. */
+/* Does the same for 3 x 3 at two places, one below the other, which share what they read. */
 GRID_FUNCTION void KERNEL(conv_back_places_3x3)(const REAL *weight, const REAL *dz, int row,
                                                 int col, int out_h, int out_w, REAL *sums)
 {
-    REAL near[4][3], upper = 0, lower = 0; /* dz of rows row - 2 and on, columns col - 2 and on */
+    REAL near[4][3], upper = 0, lower = 0; /* dz of rows from row - 2 on and of columns from col
+                                            * - 2 on */
     for (int r = 0; r < 4; r++)
         for (int c = 0; c < 3; c++) {
             int at_row = row - 2 + r, at_col = col - 2 + c;
@@ -203,7 +206,9 @@ GRID_FUNCTION void KERNEL(conv_back_add)(const struct num_conv_back *op, const R
         dx[(row + 1) * (int)op->width + col] += lower;
 }
 
-/* The sums of each sample, from shared memory, for as many filters at a time as fit there. */
+/*
+ * Computes the sums of each sample from shared memory, for as many filters at a time as fit there.
+ */
 GRID_KERNEL(conv_back, struct num_conv_back)
 {
     GRID_SHARED REAL x[GRID_IMAGE_MAX], dx[GRID_IMAGE_MAX], dz[GRID_STAGE];
@@ -211,7 +216,7 @@ GRID_KERNEL(conv_back, struct num_conv_back)
     unsigned image = (unsigned)(op.height * op.width), n_filters = (unsigned)op.n_filters;
     unsigned out_h = (unsigned)op.height - height + 1, out_w = (unsigned)op.width - width + 1;
     unsigned map = out_h * out_w, image_w = (unsigned)op.width;
-    unsigned stride = map | 1; /* from map to map: odd, for they are read side by side */
+    unsigned stride = map | 1; /* from map to map; odd, because maps are read side by side */
     unsigned n_staged = GRID_STAGE / stride, n_pairs = ((unsigned)op.height + 1) / 2 * image_w;
     EACH_GROUP (i, op.n) {
         EACH_THREAD (t)
@@ -231,7 +236,10 @@ GRID_KERNEL(conv_back, struct num_conv_back)
                     dz[e / map * stride + e % map] = KERNEL(conv_dz)(&op, map, i, first, e);
             GRID_SYNC();
             EACH_THREAD (t) {
-                /* From the last thread on: the first ones have more places below. */
+                /*
+                 * This begins with the last thread, because the first threads have more places
+                 * below.
+                 */
                 for (unsigned e = GRID_THREADS - 1 - t; e < n * (height + 1); e += GRID_THREADS) {
                     unsigned f = e / (height + 1), r = e % (height + 1);
                     const REAL *from = x + r * image_w, *of = dz + f * stride;
@@ -259,7 +267,7 @@ GRID_KERNEL(conv_back, struct num_conv_back)
     }
 }
 
-/* dx, for any sizes. */
+/* Computes dx for any sizes. */
 GRID_KERNEL(conv_back_image, struct num_conv_back)
 {
     size_t image = op.height * op.width, kernel = op.kernel_height * op.kernel_width;

@@ -62,7 +62,10 @@ GRID_KERNEL(half_largest, struct half_pack)
     }
 }
 
-/* Rows as 16-bit numbers, and the shift of each: with op.largest the same for all rows. */
+/*
+ * Packs rows as 16-bit numbers, and stores the shift of each; with op.largest all rows have the
+ * same shift.
+ */
 GRID_KERNEL(half_pack, struct half_pack)
 {
     GRID_SHARED float largest[GRID_THREADS];
@@ -82,7 +85,10 @@ GRID_KERNEL(half_pack, struct half_pack)
     }
 }
 
-/* c = the product of such rows with their shifts undone, + beta c. beta 0: product may be c. */
+/*
+ * Computes c = the product of such rows with their shifts undone, + beta c. With beta 0, product
+ * may be c.
+ */
 GRID_KERNEL(half_unshift, struct half_unshift)
 {
     EACH_THREAD (t)

@@ -10,18 +10,21 @@
  * GRID_BLOCKS_MAX is the most blocks of a launch; kernels loop over what is left.
  */
 
-/* `op` is column-major here, as in BLAS. */
+/* `op` is column-major, as in BLAS. */
 static void platform_gemm(const struct num_backend *be, const struct num_gemm *op);
-/* The same with a and b in 16 bits, c and beta in float32. */
+/* Like platform_gemm, with a and b in 16 bits, c and beta in float32. */
 static void platform_gemm_half(const struct num_backend *be, const struct num_gemm *op);
-/* Memory of the calling thread, valid until it asks again; NULL: there is none left. */
+/*
+ * Returns memory of the calling thread, which is valid until the thread asks again; NULL: there is
+ * none left.
+ */
 static void *platform_workspace(const struct num_backend *be, size_t bytes);
-/* Keeps the message: `what` could not be done. */
+/* Keeps the message that `what` could not be done. */
 static void platform_failed(const struct num_backend *be, const char *what, const char *why);
 
 /* ---- descriptors of kernels that are a part of an operation ---- */
 
-/* Samples that are cut into n parts of `samples` each, the last one of what is left. */
+/* Samples that are cut into n parts of `samples` each; the last part has the rest. */
 struct parts {
     size_t n, samples;
 };
@@ -31,7 +34,7 @@ GRID_FUNCTION size_t part_samples(const struct parts *parts, size_t n, size_t fi
     return n - first < parts->samples ? n - first : parts->samples;
 }
 
-/* means and vars: of each part and channel */
+/* means and vars hold a number for each part and channel. */
 struct norm_stats_parts {
     struct num_norm_stats stats;
     struct parts parts;
@@ -43,7 +46,7 @@ struct norm_stats_parts {
     ((double)part_samples(&(op).parts, (op).stats.n, (part) * (op).parts.samples) / \
      (double)(op).stats.n)
 
-/* The sums of each part; a stride is the distance from those of a part to those of the next. */
+/* The sums of each part. A stride is the distance from the sums of a part to those of the next. */
 struct norm_back_parts {
     struct num_norm_back back;
     struct parts parts;
@@ -61,7 +64,7 @@ struct column_sums {
 
 struct adam_step {
     struct num_adam adam;
-    double rate, scale; /* corrected by the powers of beta1 and beta2 */
+    double rate, scale; /* these are corrected by the powers of beta1 and beta2 */
 };
 
 /* A row is cut into n_parts of part_len columns; `losses` holds the loss of each part. */
@@ -125,7 +128,7 @@ static size_t blocks_of(size_t n)
             GRID_RUN(be, name##_f32, n_blocks, op); \
     } while (0)
 
-/* Blocks for one thread for each element. */
+/* Returns the number of blocks that have one thread for each element. */
 static size_t groups_of(size_t n_elements)
 {
     return (n_elements + GRID_THREADS - 1) / GRID_THREADS;
@@ -158,8 +161,8 @@ struct half_factor {
 };
 
 enum {
-    HALF_LARGEST_MAX = 256, /* parts of a matrix that are searched at once */
-    HALF_ALIGNED = 8        /* 16-bit numbers: rows begin at multiples of it, which is faster */
+    HALF_LARGEST_MAX = 256, /* parts of a matrix that are searched at the same time */
+    HALF_ALIGNED = 8        /* in 16-bit numbers: rows begin at multiples of it, which is faster */
 };
 
 static size_t aligned(size_t bytes)
@@ -239,7 +242,7 @@ static void half_product(const struct num_backend *be, const struct num_gemm *op
     GRID_RUN(be, half_unshift_f32, blocks_of(groups_of(op->m * op->n)), unshift);
 }
 
-/* false: the product must be computed in float32. */
+/* Returns false if the product must be computed in float32. */
 static bool gemm_half(const struct num_backend *be, const struct num_gemm *op)
 {
     bool is_by_rows = !op->trans_a && op->trans_b;
@@ -272,7 +275,7 @@ static void grid_gemm(const struct num_backend *be, const struct num_gemm *op)
         LAUNCH(be, scale, op->dtype, groups_of(op->m * op->n), *op);
     else if (op->format != NUM_FULL && gemm_half(be, op))
         return;
-    else if (op->rounds) /* not in float32 instead: the bits would depend on the free memory */
+    else if (op->rounds) /* float32 instead would make the bits depend on free memory */
         platform_failed(be, "product in 16 bits", "there is no memory left");
     else
         platform_gemm(be, &columns);
@@ -340,7 +343,7 @@ static void grid_conv(const struct num_backend *be, const struct num_conv *op)
         LAUNCH(be, conv_any, op->dtype, groups_of(op->n * op->n_filters * map), *op);
 }
 
-/* The sums of each sample, and dx. */
+/* Computes the sums of each sample, and dx. */
 static void conv_back_each(const struct num_backend *be, const struct num_conv_back *op)
 {
     size_t image = op->height * op->width, kernel = op->kernel_height * op->kernel_width;
@@ -361,7 +364,7 @@ static void column_sums(const struct num_backend *be, enum num_dtype dtype, size
     LAUNCH(be, column_sums, dtype, n_columns, sums);
 }
 
-/* Sums over all samples are those of each sample, added up. */
+/* Sums over all samples are computed by adding up the sums of each sample. */
 static void grid_conv_back(const struct num_backend *be, const struct num_conv_back *op)
 {
     struct num_conv_back each = *op;
@@ -407,7 +410,10 @@ static void grid_norm(const struct num_backend *be, const struct num_norm *op)
     LAUNCH(be, norm, op->dtype, groups_of(op->n * op->channels * op->places), *op);
 }
 
-/* Parts of about a thousand numbers of a channel, at most as many as a block has threads. */
+/*
+ * Cuts samples into parts of about a thousand numbers of a channel; there are at most as many parts
+ * as a block has threads.
+ */
 static struct parts parts_of(size_t n, size_t places)
 {
     enum {
@@ -441,7 +447,7 @@ static void grid_norm_merge(const struct num_backend *be, const struct num_norm_
     LAUNCH(be, norm_merge, op->dtype, groups_of(op->channels), *op);
 }
 
-/* Those of each sample, if the stride is not 0. */
+/* Computes the sums of each sample, if the stride is not 0. */
 static void norm_back_each(const struct num_backend *be, const struct num_norm_back *op)
 {
     struct norm_back_parts parts = {*op, {op->n, 1}};
@@ -453,7 +459,7 @@ static void norm_back_each(const struct num_backend *be, const struct num_norm_b
         LAUNCH(be, norm_back_sums, op->dtype, op->n * op->channels, parts);
 }
 
-/* Those over all samples, if the stride is 0. */
+/* Computes the sums over all samples, if the stride is 0. */
 static void norm_back_all(const struct num_backend *be, const struct num_norm_back *op)
 {
     struct norm_back_parts parts = {*op, parts_of(op->n, op->places)};
