@@ -112,7 +112,9 @@ int spread_file_compare(const char *path, struct str bytes, bool *is_same, struc
     cleanup_fd int fd = -1;
     int rc = plain_file_open(path, &fd, err);
     *is_same = false;
-    if (rc || fstat(fd, &st) != 0 || (uint64_t)st.st_size != bytes.len)
+    if (rc == 0 && fstat(fd, &st) != 0)
+        rc = fail_errno(err, "look at %s", path);
+    if (rc || (uint64_t)st.st_size != bytes.len)
         return rc;
     rc = file_read_fd(fd, path, bytes.len, &found, err);
     *is_same = rc == 0 && str_equal(buf_str(&found), bytes);

@@ -109,14 +109,23 @@ struct oom_counts oom_counts_read(void)
     return counts;
 }
 
+/* The same file of the group above, whose limit holds as well; NULL: that was the group at the top. Frees `file`. */
+static char *file_above_new(char *file)
+{
+    cleanup_free char *own = file, *folder = path_dirname(own), *above = path_dirname(folder);
+    cleanup_free char *next = path_join(above, path_basename(own));
+    return path_exists(next) ? steal_ptr(&next) : NULL;
+}
+
 uint64_t oom_memory_bytes(void)
 {
     uint64_t bytes = (uint64_t)MAX(sysconf(_SC_PHYS_PAGES), 0L) * (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t limit_bytes = UINT64_MAX;
-    cleanup_free char *limit = own_file(true);
-    if (limit && !number_read(limit, &limit_bytes)) /* "max" */
-        limit_bytes = UINT64_MAX;
-    return MIN(bytes, limit_bytes);
+    for (char *limit = own_file(true); limit; limit = file_above_new(limit)) {
+        uint64_t limit_bytes;
+        if (number_read(limit, &limit_bytes)) /* else "max" */
+            bytes = MIN(bytes, limit_bytes);
+    }
+    return bytes;
 }
 
 void oom_watch_begin(struct oom_watch *watch, uint64_t now_ms)

@@ -180,9 +180,9 @@ static int list_take(struct reader *r, unsigned depth, struct gguf_value *value)
     /* An element has at least one byte, so a wrong length is found before it costs time. */
     if (rc == 0 && n > r->header_end - r->at)
         rc = data_fail(r, "a list that is longer than the file");
-    value->n_values = n;
     for (uint64_t i = 0; rc == 0 && i < n; i++)
         rc = value_take(r, type, depth, value);
+    value->n_values = n; /* lists within it left theirs */
     return rc;
 }
 

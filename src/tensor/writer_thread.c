@@ -71,8 +71,11 @@ static int failure_copy(const struct writer_thread *writer, struct err *err)
 
 int writer_thread_write(struct writer_thread *writer, struct str bytes, struct err *err)
 {
-    if (!writer->has_thread)
-        return writer->write(writer->context, bytes, err);
+    if (!writer->has_thread) {
+        if (writer->rc == 0)
+            writer->rc = writer->write(writer->context, bytes, &writer->err);
+        return failure_copy(writer, err);
+    }
     pthread_mutex_lock(&writer->lock);
     while (writer->rc == 0 && writer->n_filled == N_SLOTS)
         pthread_cond_wait(&writer->changed, &writer->lock);

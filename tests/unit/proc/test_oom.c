@@ -72,6 +72,38 @@ static void the_memory_is_the_cgroups_limit_or_all_there_is(void **state)
     assert_int_equal(oom_memory_bytes(), 64 << 20);
 }
 
+/* A limit in this group and in all above it below the mount, as a kernel has it. */
+static void groups_write(const char *sys, const char *mount, struct str group, const char *file,
+                         const char *text)
+{
+    for (size_t len = group.len; len > 1; len--) {
+        if (len < group.len && group.at[len] != '/')
+            continue;
+        cleanup_free char *name = xasprintf("%s%.*s/%s", mount, (int)len, group.at, file);
+        file_write(sys, name, text);
+    }
+}
+
+static void a_limit_of_a_group_above_holds_too(void **state)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    if (file_read("/proc/self/cgroup", 1 << 16, &text, NULL) != 0)
+        skip();
+    uint64_t all = oom_memory_bytes();
+    struct str rest = buf_str(&text), line, number, names;
+    while (str_next(&rest, '\n', &line))
+        if (str_next(&line, ':', &number) && str_next(&line, ':', &names)) {
+            groups_write(*state, "fs/cgroup", line, "memory.max", "max\n");
+            groups_write(*state, "fs/cgroup/memory", line, "memory.limit_in_bytes",
+                         "9223372036854771712\n");
+        }
+    assert_int_equal(oom_memory_bytes(), all);
+    file_write(*state, "fs/cgroup/memory/memory.limit_in_bytes", "67108864\n");
+    if (oom_memory_bytes() == all)
+        file_write(*state, "fs/cgroup/memory.max", "67108864\n");
+    assert_int_equal(oom_memory_bytes(), 64 << 20);
+}
+
 static void a_kill_of_long_ago_or_of_another_death_says_nothing(void **state)
 {
     struct oom_watch watch;
@@ -98,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_SYS(the_count_of_our_own_cgroup_is_told_from_the_machines),
         WITH_SYS(the_memory_is_the_cgroups_limit_or_all_there_is),
+        WITH_SYS(a_limit_of_a_group_above_holds_too),
         WITH_SYS(a_kill_of_long_ago_or_of_another_death_says_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
