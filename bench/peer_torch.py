@@ -73,8 +73,9 @@ def counters(prefix, n_files, n_keys, step):
 
 def sums_wrong(name, n_files, n_keys, step):
     counts = loaded(name)["counts"]
-    n_wrong = len(counts) - (n_files - 1) * step - n_keys
-    for k in range((n_files - 1) * step + n_keys):
+    n_all = (n_files - 1) * step + n_keys
+    n_wrong = max(0, len(counts) - n_all)  # too many; what is missing is counted below
+    for k in range(n_all):
         holders = range(max(0, -(-(k - n_keys + 1) // step)) if step else 0, (min(n_files - 1, k // step) if step else n_files - 1) + 1)
         n_wrong += counts.get("word-%d" % k) != sum(k % 97 + i for i in holders)
     print(n_wrong)

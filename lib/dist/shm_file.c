@@ -56,10 +56,14 @@ static uint64_t number_in(const char *path, const char *name)
 
 /* The names of files and members in each version of control groups. */
 static const struct group_files {
-    const char *controller, *mount, *max, *used, *cache;
+    const char *controller, *mount, *max, *used, *caches[2];
 } versions[] = {
-    {"", "", "memory.max", "memory.current", "inactive_file "},
-    {"memory", "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "},
+    {"", "", "memory.max", "memory.current", {"inactive_file ", "active_file "}},
+    {"memory",
+     "/memory",
+     "memory.limit_in_bytes",
+     "memory.usage_in_bytes",
+     {"total_inactive_file ", "total_active_file "}},
 };
 
 static uint64_t group_number(const char *folder, const char *name, const char *line)
@@ -73,10 +77,12 @@ static uint64_t group_room_bytes(const char *folder, const struct group_files *f
 {
     uint64_t max = group_number(folder, files->max, "");
     uint64_t used = group_number(folder, files->used, "");
-    uint64_t cache = group_number(folder, "memory.stat", files->cache);
     if (max == UINT64_MAX || used == UINT64_MAX)
         return UINT64_MAX;
-    used -= cache < used ? cache : 0; /* the kernel gives this cache back when memory is short */
+    for (size_t i = 0; i < 2; i++) { /* the kernel gives caches of files back */
+        uint64_t cache = group_number(folder, "memory.stat", files->caches[i]);
+        used -= cache < used ? cache : 0;
+    }
     return used < max ? max - used : 0;
 }
 

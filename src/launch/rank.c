@@ -394,6 +394,7 @@ int rank_start(struct rank *rank, struct err *err)
     if (rc == 0) {
         own_program_fill(rank, &words);
         rank_contract(rank, &contract);
+        usual_set(&contract, LIBMUSTER_TOKEN, NULL); /* all ranks must know it */
         rc = process_start(rank, &words, &contract, err);
     }
     env_list_release(&contract);

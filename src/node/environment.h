@@ -9,6 +9,9 @@
 #include "base/texts.h"
 #include "node/allocation.h"
 
+/* A secret that the ranks of a job have in common; muster launch sends it, and only ranks read it. */
+#define LIBMUSTER_TOKEN "MUSTER_DIST_TOKEN"
+
 /* What the user wants around every worker. */
 struct environment_wish {
     const char

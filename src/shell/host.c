@@ -436,13 +436,22 @@ static void on_greeted(void *context, const struct remote_greeting *greeting)
                  h->hosts->bundles.program);
 }
 
+/* There is no log yet. A line from before its agent spoke may be read after that: it comes by another pipe. */
+static void early_keep(struct remote_host *h, struct str line)
+{
+    if (!h->was_greeted && h->said.len < WIRE_NOISE_KEPT_BYTES)
+        buf_addf(&h->said, "%.*s\n", (int)line.len, line.at);
+    else if (h->was_greeted && h->n_said <= PRINTED_MAX && h->hosts->shell->verb->takes_seats)
+        printed_note(h, line);
+}
+
 static void on_said(void *context, struct str line)
 {
     struct remote_host *h = context;
     cleanup_free char *text = xstrndup(line.at, line.len);
     h->n_said++;
-    if (!h->was_greeted && h->hosts->shell->log->fd < 0 && h->said.len < WIRE_NOISE_KEPT_BYTES)
-        buf_addf(&h->said, "%s\n", text);
+    if (h->hosts->shell->log->fd < 0)
+        early_keep(h, str_of(text));
     if (h->n_said < SAID_MAX)
         host_log(h, h->was_greeted ? LOG_WARN : LOG_INFO, "", text);
     else if (h->n_said == SAID_MAX)

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/shell.h"
 #include "base/xalloc.h"
+#include "node/environment.h"
 #include "shell/hosts_impl.h"
 
 enum {
@@ -215,7 +216,7 @@ static void withheld_note(struct hosts *hosts, const struct host_list *list)
     for (size_t i = 0; i < list->len; i++)
         has_srun = has_srun || list->at[i].is_slurm || list->at[i].is_job;
     for (char **at = environ; has_srun && !hosts->wish.via && *at; at++)
-        if (env_is_secret(*at))
+        if (env_is_secret(*at) && !str_starts_with(str_of(*at), STR(LIBMUSTER_TOKEN "=")))
             buf_addf(&names, " %.*s", (int)strcspn(*at, "="), *at);
     if (names.len > 0)
         buf_addf(&hosts->notes, "secrets are sent to nodes only if --env names them; here are:%s\n",

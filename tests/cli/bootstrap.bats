@@ -153,6 +153,11 @@ END
     log | grep -q "INFO  host: one: it printed: Welcome"
     log | grep -q "INFO  host: one: it printed: no newline"
     log | grep -q "INFO  host: one: it printed: Banner"
+    local i
+    for i in 1 2 3 4 5 6 7 8; do # there is no script, and the agent speaks at once: its first words may be read before these
+        limited "$MUSTER" map -q --fresh -f --hosts one=cpu:1 --via "sh -c 'echo Late >&2; exec \"\$@\"' x" --agent-path "$MUSTER" -o out.txt in.txt -- cat
+        log | grep -q "host: one: .*Late"
+    done
     refused "sh -c 'yes motd | head -c 3000000; exec \"\$@\"' x" "one: more than 1048576 bytes came that are not muster"
     refused "sh -c 'echo Welcome; exit 3'" "one: sh ended with status 3 (it printed: Welcome)"
     map --host-timeout 1s --hosts one=cpu:1 --via "sh -c 'printf Password:; exec sleep 1000'" -o out2.txt in.txt -- cat

@@ -70,6 +70,18 @@ launch_begin() {
     [ "$(sort <<<"$output")" = $'xy 0\nxy 0\nxy 1\nxy 1' ]
 }
 
+@test "the word that ranks of libmuster must all know is sent to hosts, and shown nowhere" {
+    export MUSTER_DIST_TOKEN=hidden
+    launch --hosts one=cpu:1,local=cpu:1 --via 'env -u MUSTER_DIST_TOKEN' --no-python sh -c 'echo ${#MUSTER_DIST_TOKEN}'
+    ended_with 0
+    [ "$output" = $'6\n6' ]
+    launch --dry-run --hosts one=cpu:1 --via env --no-python true
+    says_not hidden
+    unset MUSTER_DIST_TOKEN
+    launch --hosts one=cpu:1 --via env --no-python sh -c 'echo ${MUSTER_DIST_TOKEN-none}'
+    [ "$output" = none ]
+}
+
 @test "a list of hosts may have this machine alone" {
     launch --hosts local=cpu:2 --no-python sh -c 'echo $RANK $WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE'
     ended_with 0

@@ -559,13 +559,15 @@ static const struct room_step {
     {"job/step/memory.current", "50000\n", 90 * 1024},
     {"job/step/memory.max", "60000\n", 10000},
     {"job/step/memory.stat", "anon 7\ninactive_file 5000\n", 15000},
+    {"job/step/memory.stat", "inactive_file 5000\nactive_file 3000\n", 18000},
     /* Of a group above, and of version 1. */
-    {"job/memory.current", "70000\n", 15000},
+    {"job/memory.current", "70000\n", 18000},
     {"job/memory.max", "71000\n", 1000},
     {"memory/job/memory.usage_in_bytes", "80000\n", 1000},
     {"memory/job/memory.limit_in_bytes", "80500\n", 1000},
     {"self/cgroup", "3:cpu,memory:/job\n0::/job/step\n", 500},
     {"memory/job/memory.stat", "inactive_file 0\ntotal_inactive_file 200\n", 700},
+    {"memory/job/memory.stat", "total_active_file 100\ntotal_inactive_file 200\n", 800},
     {"memory/job/memory.limit_in_bytes", "9223372036854771712\n", 1000},
     /* In a container the path is that of the machine, and the group is at the mount. */
     {"self/cgroup", "3:memory:/docker/0123\n", 90 * 1024},
