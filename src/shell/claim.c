@@ -17,6 +17,7 @@
 #include "base/outfile.h"
 #include "base/xalloc.h"
 #include "proc/proctree.h"
+#include "store/lock.h"
 
 #include <xxhash.h>
 
@@ -81,10 +82,20 @@ static bool may_change(const struct ucred *holder, bool is_held, unsigned n_trie
     return true;
 }
 
+/* It has the run that this process is a job or a worker of. Slurm or sshd may have started this process on the same machine. */
+static bool has_our_run(pid_t pid)
+{
+    const char *dir = getenv("MUSTER_RUN_DIR");
+    struct run_holder holder;
+    return dir && run_is_locked(dir, &holder) && holder.is_here && holder.pid == pid;
+}
+
 /* This process or an ancestor of it: a graph claims what its job leaves, and the job may be a muster map. */
 static bool is_our_own(pid_t holder)
 {
     struct proc_stat stat;
+    if (holder > 0 && has_our_run(holder))
+        return true;
     for (pid_t pid = getpid(); pid > 1 && proc_stat_read(pid, &stat); pid = stat.parent)
         if (pid == holder)
             return true;
