@@ -72,22 +72,27 @@ static int run_look(const struct graph_request *request, const char *dir, struct
     return is_one ? (int)state_match(request, dir) : RUN_OF_ANOTHER;
 }
 
-/* Tells of another user's run of this graph, which is never gone on with. True: the folder is not ours. */
+/* Tells of a run of this graph that is never gone on with, since it is another user's, or anybody can write to it. True:
+ * the folder is not ours alone. */
 static bool others_look(const struct graph_request *request, const char *dir, size_t *n_others)
 {
     struct manifest manifest;
     struct stat st;
     char owner[80];
-    if (ours_check_folder(dir, NULL) == 0)
+    struct err why = {0};
+    if (ours_check_folder(dir, &why) == 0)
         return false;
     if ((*n_others)++ >= OTHERS_LOOKED_AT || request->is_quiet || stat(dir, &st) != 0 ||
         manifest_read(dir, &manifest, NULL) != 0)
         return true;
     owner_name(owner, st.st_uid);
-    if (st.st_uid != geteuid() && is_same(request, &manifest) &&
-        state_match(request, dir) == RUN_TO_CONTINUE)
+    bool is_one = is_same(request, &manifest) && state_match(request, dir) == RUN_TO_CONTINUE;
+    if (is_one && st.st_uid != geteuid())
         talk("run %s of %s is of the same graph; it is not yours to go on with", path_basename(dir),
              owner);
+    else if (is_one)
+        talk("run %s is of the same graph, and is not gone on with: %s", path_basename(dir),
+             why.text);
     manifest_release(&manifest);
     return true;
 }

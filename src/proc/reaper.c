@@ -24,6 +24,8 @@
 #include "proc/proctree.h"
 
 enum {
+    GUARD_LOOKS_MAX = 40, /* ten milliseconds */
+    GUARD_PAUSE_NS = 250000,
     WAIT_FIRST_MS = 1,
     WAIT_LAST_MS = 50
 };
@@ -160,8 +162,19 @@ void reaper_run(struct reaper *reaper, void (*ended)(void *context, pid_t pid, i
     end_orphans(reaper);
 }
 
+/* Guards without a worker end within a millisecond. While there is a child, all of /proc is read, which takes longer. */
+static void guards_await(struct reaper *reaper)
+{
+    reaper_run(reaper, NULL, NULL);
+    for (unsigned n = 0; reaper->added.n > 0 && n < GUARD_LOOKS_MAX; n++) {
+        nanosleep(&(struct timespec){.tv_nsec = GUARD_PAUSE_NS}, NULL);
+        reaper_run(reaper, NULL, NULL);
+    }
+}
+
 size_t reaper_finish(struct reaper *reaper, uint64_t limit_ms)
 {
+    guards_await(reaper);
     uint64_t end_ms = clock_now_ms() + limit_ms;
     uint64_t wait_ms = WAIT_FIRST_MS;
     for (;;) {

@@ -17,6 +17,7 @@
 #include "base/outfile.h"
 #include "base/xalloc.h"
 #include "proc/proctree.h"
+#include "store/lock.h"
 
 #include <xxhash.h>
 
@@ -83,6 +84,14 @@ static bool may_change(const struct ucred *holder, bool is_held, unsigned n_trie
     return true;
 }
 
+/* Has the holder the run that this process is a job or a worker of? Slurm or sshd may have started this process here. */
+static bool has_our_run(pid_t pid)
+{
+    const char *dir = getenv("MUSTER_RUN_DIR");
+    struct run_holder holder;
+    return dir && run_is_locked(dir, &holder) && holder.is_here && holder.pid == pid;
+}
+
 /*
  * Is the holder this process or an ancestor of it? A graph claims what its job leaves, and the job may be a muster
  * map.
@@ -90,6 +99,8 @@ static bool may_change(const struct ucred *holder, bool is_held, unsigned n_trie
 static bool is_our_own(pid_t holder)
 {
     struct proc_stat stat;
+    if (holder > 0 && has_our_run(holder))
+        return true;
     for (pid_t pid = getpid(); pid > 1 && proc_stat_read(pid, &stat); pid = stat.parent)
         if (pid == holder)
             return true;

@@ -20,7 +20,8 @@ struct output_claim {
     }
 
 /* Claims one more output. Outputs that are not replaced (stdout, devices, pipes) need no claim, and one that is claimed by
- * an ancestor of this process is free for it. ERR_UNAVAILABLE, naming the process that holds the claim. */
+ * an ancestor of this process, or by the run in MUSTER_RUN_DIR, is free for it. ERR_UNAVAILABLE, naming the process that
+ * holds the claim. */
 MUST_CHECK int output_claim_add(struct output_claim *claim, const char *path, struct err *err);
 /* Call it in a forked process that goes on with the work: others are told of this process from then on. */
 void output_claim_renew(const struct output_claim *claim);

@@ -59,6 +59,51 @@ END
     [ "$(grep -c "b: attempt" muster-runs/latest/orchestrator.log)" -le 1 ]
 }
 
+# ./reach WORDS runs them as sshd and Slurm do: not as a descendant of this shell. Its input and output are theirs.
+elsewhere_begin() {
+    cat >elsewhere.py <<'END'
+import array, os, socket, subprocess, sys
+fds = array.array("i", [0, 1, 2])
+if sys.argv[1] == "serve":
+    server = socket.socket(socket.AF_UNIX)
+    server.bind("elsewhere")
+    server.listen()
+    while True:
+        client, _ = server.accept()
+        words, passed, _, _ = client.recvmsg(65536, socket.CMSG_SPACE(3 * fds.itemsize))
+        fds = array.array("i", passed[0][2])
+        if os.fork() == 0:
+            sys.exit(client.send(b"%d" % subprocess.run(words.decode().split("\0"), stdin=fds[0], stdout=fds[1], stderr=fds[2]).returncode) < 0)
+        client.close()
+        for fd in fds:
+            os.close(fd)
+client = socket.socket(socket.AF_UNIX)
+client.connect("elsewhere")
+client.sendmsg(["\0".join(sys.argv[1:]).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+sys.exit(int(client.recv(20)))
+END
+    "$PYTHON" elsewhere.py serve 3>&- 4>&- &
+    SERVER=$!
+    wait_for test -S elsewhere
+    printf '#!/bin/sh\nexec "%s" elsewhere.py "$@"\n' "$PYTHON" >reach
+    chmod +x reach
+}
+
+@test "what a graph has claimed is free for its jobs, also where Slurm or sshd has started them" {
+    elsewhere_begin
+    seq 3 >in.txt
+    cat >g.yaml <<END
+jobs:
+  map: {run: ["$MUSTER", map, -q, -g, "cpu:1", in.txt, -o, map.txt, --, cat], out: map.txt}
+  merge: {run: ["$MUSTER", merge, -q, in.txt, -o, merge.txt], out: merge.txt}
+  split: {run: ["$MUSTER", split, -n, "1", in.txt, -o, "part{{n}}.txt"], out: part00.txt}
+END
+    run limited "$MUSTER" graph -q --hosts one=cpu:1 --via ./reach --agent-path "$MUSTER" g.yaml
+    kill "$SERVER"
+    ended_with 0
+    for name in map merge part00; do same in.txt $name.txt; done
+}
+
 @test "a file of --also or --also-counted is claimed from the beginning" {
     worker two <<'END'
 #!/bin/sh

@@ -440,6 +440,15 @@ slurm_stands_in() {
     says_not "54321"
 }
 
+@test "of a run of the same graph that anybody can write to it is said that it is not gone on with" {
+    interrupted_graph
+    mv good runs
+    chmod o+w runs/20260101_000000-graph
+    at_once graph -g cpu:1 --runs-dir runs g.yaml
+    ended_with 0
+    says "run 20260101_000000-graph is of the same graph, and is not gone on with:" "is writable by everybody; run chmod o-w on it"
+}
+
 @test "another user's run is read while it goes on and when it was killed, and nothing is left in its folder" {
     [ "$(id -u)" -eq 0 ] && [ -n "$(command -v setpriv)" ] || skip "only root can be two users"
     open_folder

@@ -283,3 +283,13 @@ END
     [ "$output" = "$(cat in.txt)" ]
     kill "$(cat before)"
 }
+
+@test "an ordinary end does not read all of /proc: guards that have ended their workers are waited for" {
+    [ -n "$(command -v strace)" ] || skip "no strace"
+    local i n_ends=0
+    for i in 1 2 3 4 5 6 7 8; do
+        strace -o calls -e trace=openat "$MUSTER" each -q -g cpu:8 -- true || skip "nothing may be traced"
+        grep -q '"/proc"' calls || n_ends=$((n_ends + 1))
+    done
+    [ "$n_ends" -ge 7 ]
+}
