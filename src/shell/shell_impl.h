@@ -67,6 +67,7 @@ struct shell {
     uv_loop_t loop;
     struct {
         bool has_loop, has_begun;
+        bool is_reaped;    /* by shell_reap */
         bool is_verb_away; /* the loop turns for the hosts alone: the verb is not called */
     } phase;
     uv_timer_t tick_timer;

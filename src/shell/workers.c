@@ -79,7 +79,7 @@ static void hosts_end(struct shell *shell)
 /* A verb whose workers have all ended may come here before what they leave is found, if their guards were killed. */
 void shell_close(struct shell *shell)
 {
-    if (shell->machines.local)
+    if (shell->machines.local && !shell->phase.is_reaped)
         shell_reap(shell);
     else
         hosts_end(shell);
@@ -169,6 +169,7 @@ void shell_reap(struct shell *shell)
     keeper_dismiss(
         &shell->keeper); /* first: with another child the reaper would read all of /proc */
     size_t left = reaper_finish(shell->reaper, REAP_MS);
+    shell->phase.is_reaped = true; /* what is left then is not waited for twice */
     if (left > 0)
         log_add(shell->log, LOG_ERROR, shell->verb->name,
                 "%zu processes of this run could not be ended", left);
