@@ -38,7 +38,8 @@ state() {
     rm -rf cache
     "$MUSTER" ls --json | jq -r .state
 }
-has_done() { [ "$("$MUSTER" status --json 2>/dev/null | jq '.done // 0')" -ge "$1" ] 2>/dev/null; }
+n_done() { "$MUSTER" status --json 2>/dev/null | jq '.done // 0'; }
+has_done() { [ "$(n_done)" -ge "$1" ] 2>/dev/null; }
 
 # As Slurm does before the time limit; only the script gets it.
 limit_comes() { scancel --signal=USR1 --batch "$1"; }

@@ -25,15 +25,16 @@ wanted() {
 effects_are() { diff <(sort effects) <(wanted "$1"); }
 
 @test "a graph is drained before the limit and submitted again until it is complete, on both nodes: each job's effect once" {
-    local n jobs
+    local n jobs before=0
     jobs_are 60
     "$MUSTER" submit --follow -N2 graph -g cpu:1 g.yaml >said 2>&1 3>&- 4>&- &
     PID=$!
     for n in 1 2; do
         wait_for has_events started $n
-        wait_for has_done $((n * 4))
+        wait_for has_done $((before + 4))
         limit_comes "$(last_job)"
         wait_for has_events ended $n
+        before=$(n_done)
     done
     mapfile -t jobs < <(events submitted)
     map_end
