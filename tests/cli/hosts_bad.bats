@@ -122,7 +122,7 @@ END
     says "loud: cannot be had: sh ended with status 3: xxx"
     [ "$(wc -c <<<"$output")" -lt 8000 ]
     same in.txt out2.txt
-    map --hosts one=cpu:1 --via "sh -c 'seq -f noise-%g 300 >&2; exec \"\$@\"' sh" -o out3.txt in.txt -- cat
+    map --hosts one=cpu:1 --via "sh -c 'seq -f noise-%g 300 >&2; sleep 1; exec \"\$@\"' sh" -o out3.txt in.txt -- cat
     ended_with 0
     says "one: it says more, which is left out"
     says_not "noise"
