@@ -38,6 +38,7 @@ state() {
     rm -rf cache
     "$MUSTER" ls --json | jq -r .state
 }
+has_state() { [ "$(state)" = "$1" ]; }
 n_done() { "$MUSTER" status --json 2>/dev/null | jq '.done // 0'; }
 has_done() { [ "$(n_done)" -ge "$1" ] 2>/dev/null; }
 

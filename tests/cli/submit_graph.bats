@@ -61,7 +61,7 @@ effects_are() { diff <(sort effects) <(wanted "$1"); }
     wait_for has_lines effects 4
     limit_is_met "$(last_job)"
     says_gained_nothing
-    [ "$(state)" = stopped ]
+    wait_for has_state stopped # ls asks squeue for two seconds at most
     # A program that goes on from a checkpoint gains what nobody sees; --again says how often.
     submit --again 1 graph -g cpu:3 g.yaml
     ended_with 0
