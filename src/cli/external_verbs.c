@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/executable.h"
 #include "base/fs.h"
+#include "base/ignored_signals.h"
 #include "base/xalloc.h"
 
 const struct external_verb external_verbs[] = {
@@ -92,12 +93,7 @@ int external_verb_run(const struct app *app, char **argv, struct err *err)
         return 0;
     cleanup_free char *name = xasprintf("muster-%s", argv[0]);
     cleanup_free char *beside = program_find_beside(app->self_path, name);
-    /*
-     * A signal that is ignored stays ignored in the program: SIGPIPE would not end it when the
-     * reader of its output ends.
-     */
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_DFL);
+    signals_put_back();
     if (beside)
         execv(beside, argv);
     else

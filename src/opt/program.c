@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ignored_signals.h"
 #include "base/suggest.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
@@ -182,8 +183,7 @@ static int stdout_finish(void)
 int program_main(const struct program *program, int argc, char **argv)
 {
     standard_fds_fill();
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an error like a full disk */
+    signals_ignore();
     json_set_alloc_funcs(xmalloc, free); /* without memory it would leave members out */
     cleanup_free char *self_path = self_path_new(argv[0]);
     struct app app = {.program = program,

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/ignored_signals.h"
 #include "base/talk.h"
 #include "core/verdict.h"
 #include "shell/shell_impl.h"
@@ -36,17 +37,10 @@ static bool has_terminal(void)
     return fd >= 0;
 }
 
-/*
- * The command must not ignore the signals that this process ignores: without SIGPIPE, its pipelines would not end
- * with their readers.
- */
 static void attributes_set(posix_spawnattr_t *attributes, bool has_group, const sigset_t *mask)
 {
-    sigset_t ignored;
-    sigemptyset(&ignored);
-    sigaddset(&ignored, SIGPIPE);
-    sigaddset(&ignored, SIGXFSZ);
-    sigset_t theirs = *mask;
+    sigset_t ignored, theirs = *mask;
+    signals_ignored(&ignored);
     sigdelset(&theirs, SIGUSR1); /* blocked since the loop was closed */
     posix_spawnattr_init(attributes);
     posix_spawnattr_setsigdefault(attributes, &ignored);

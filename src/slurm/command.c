@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/ignored_signals.h"
 #include "base/xalloc.h"
 
 enum {
@@ -46,9 +47,7 @@ static void attributes_init(posix_spawnattr_t *attributes)
 {
     sigset_t none, ignored;
     sigemptyset(&none);
-    sigemptyset(&ignored);
-    sigaddset(&ignored, SIGPIPE);
-    sigaddset(&ignored, SIGXFSZ);
+    signals_ignored(&ignored);
     posix_spawnattr_init(attributes);
     posix_spawnattr_setsigmask(attributes, &none);
     posix_spawnattr_setsigdefault(attributes, &ignored);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/env_list.h"
 #include "base/fs.h"
+#include "base/ignored_signals.h"
 #include "base/parse.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
@@ -187,9 +188,7 @@ static _Noreturn void child_become(const struct job *job, pid_t parent, int chil
     if (!r->is_program)
         front_leave(child_fd);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    /* What this process ignores would be ignored in a program too: its pipes would not end with their readers. */
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_DFL);
+    signals_put_back();
     sigprocmask(SIG_SETMASK, &job->signals_before, NULL);
     if (getppid() == parent)
         execvp(argv[0], argv);
