@@ -44,8 +44,7 @@ void shm_judge(const struct facts *facts, struct findings *out);
 void limits_judge(const struct facts *facts, struct findings *out);
 void clock_judge(const struct facts *facts, struct findings *out);
 
-/* cgroup.c */
-void cgroup_gather(const char *root, struct cgroup_facts *out);
+/* limits.c */
 void memory_judge(const struct facts *facts, struct findings *out);
 void cpus_judge(const struct facts *facts, struct findings *out);
 

@@ -168,7 +168,7 @@ int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err 
     env_gather(&out->env);
     driver_gather(machine_root, &out->driver);
     host_gather("", &out->host);
-    cgroup_gather("", &out->cgroup);
+    cgroup_gather("/proc/self/cgroup", "/sys/fs/cgroup", &out->cgroup);
     out->has_holders = task_end(&holders, until_ms);
     out->has_slurm = task_end(&slurm, until_ms);
     out->has_folder = task_end(&folder, until_ms);

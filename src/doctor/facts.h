@@ -7,6 +7,7 @@
 #pragma once
 
 #include "device/device.h"
+#include "proc/cgroup.h"
 
 /* The environment variables that hide devices, make processes ranks of a job, or slow them down. */
 #define ENV_NAMES(X)                  \
@@ -91,12 +92,6 @@ struct host_facts {
     bool has_infiniband;
     unsigned cpus_online, cpus_allowed;
     int64_t wall_ms;
-};
-
-struct cgroup_facts {
-    uint64_t mem_max_bytes, pids_max;
-    double cpus_max; /* 0: no quota */
-    bool is_ours;    /* we may make groups below our own */
 };
 
 struct folder_facts {

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "proc/cgroup.h"
 
 enum {
     LOOK_EVERY_MS = 15000,
@@ -36,21 +37,14 @@ static bool counter_read(const char *path, struct str name, uint64_t *out)
     return false;
 }
 
-static bool number_read(const char *path, uint64_t *out)
-{
-    cleanup_buf struct buf text = BUF_INIT;
-    return file_read(path, TEXT_MAX_BYTES, &text, NULL) == 0 &&
-           u64_parse(str_trim(buf_str(&text)), 0, UINT64_MAX, out, NULL) == 0;
-}
-
 /*
  * cgroup v2 counts the kills in all descendant groups as well, v1 only those in the group itself.
  */
 static const struct version {
-    const char *mount, *controllers, *kills, *limit;
+    const char *mount, *controllers, *kills;
 } versions[] = {
-    {"", "", "memory.events", "memory.max"},
-    {"/memory", "memory", "memory.oom_control", "memory.limit_in_bytes"},
+    {"", "", "memory.events"},
+    {"/memory", "memory", "memory.oom_control"},
 };
 
 /*
@@ -76,9 +70,9 @@ static char *group_folder(const struct version *version, struct str path)
     return folder_exists(folder) ? steal_ptr(&folder) : sys_path(version->mount);
 }
 
-/* The path of a file of our own memory cgroup; free() it. NULL: there is none, as in the root
+/* The path of the file in which our own memory cgroup counts kills; free() it. NULL: there is none, as in the root
  * group. */
-static char *own_file(bool is_limit)
+static char *own_kills_file(void)
 {
     cleanup_buf struct buf text = BUF_INIT;
     if (file_read("/proc/self/cgroup", TEXT_MAX_BYTES, &text, NULL) != 0)
@@ -90,8 +84,7 @@ static char *own_file(bool is_limit)
                 !has_controller(names, versions[v].controllers))
                 continue;
             cleanup_free char *folder = group_folder(&versions[v], line);
-            cleanup_free char *file =
-                path_join(folder, is_limit ? versions[v].limit : versions[v].kills);
+            cleanup_free char *file = path_join(folder, versions[v].kills);
             if (path_exists(file))
                 return steal_ptr(&file);
         }
@@ -102,30 +95,20 @@ static char *own_file(bool is_limit)
 struct oom_counts oom_counts_read(void)
 {
     struct oom_counts counts = {0};
-    cleanup_free char *own = own_file(false);
+    cleanup_free char *own = own_kills_file();
     counts.knows_own = own && counter_read(own, STR("oom_kill"), &counts.own);
     if (!counter_read("/proc/vmstat", STR("oom_kill"), &counts.host))
         counts.host = counts.own;
     return counts;
 }
 
-/* The same file of the group above, whose limit holds as well; NULL: that was the group at the top. Frees `file`. */
-static char *file_above_new(char *file)
-{
-    cleanup_free char *own = file, *folder = path_dirname(own), *above = path_dirname(folder);
-    cleanup_free char *next = path_join(above, path_basename(own));
-    return path_exists(next) ? steal_ptr(&next) : NULL;
-}
-
 uint64_t oom_memory_bytes(void)
 {
     uint64_t bytes = (uint64_t)MAX(sysconf(_SC_PHYS_PAGES), 0L) * (uint64_t)sysconf(_SC_PAGESIZE);
-    for (char *limit = own_file(true); limit; limit = file_above_new(limit)) {
-        uint64_t limit_bytes;
-        if (number_read(limit, &limit_bytes)) /* else "max" */
-            bytes = MIN(bytes, limit_bytes);
-    }
-    return bytes;
+    cleanup_free char *mounts = sys_path("");
+    struct cgroup_facts limits = {0};
+    cgroup_gather("/proc/self/cgroup", mounts, &limits);
+    return limits.mem_max_bytes > 0 ? MIN(bytes, limits.mem_max_bytes) : bytes;
 }
 
 void oom_watch_begin(struct oom_watch *watch, uint64_t now_ms)
