@@ -225,7 +225,7 @@ void lead_on_joined(void *context, const struct rendezvous_member *member);
 void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *exit);
 void lead_on_stands(void *context, uint32_t node, const struct rendezvous_stand *stand);
 void lead_on_where(void *context, uint32_t node, const struct rendezvous_where *where);
-void lead_on_left(void *context, uint32_t node, const struct err *why, bool is_aware);
+void lead_on_left(void *context, uint32_t node, const struct err *why, bool has_closed);
 
 /* follow.c: the gang is at a leader elsewhere. */
 void follow_begin(struct launch *launch);

@@ -166,14 +166,14 @@ void lead_on_joined(void *context, const struct rendezvous_member *member)
  * When nothing is left of what a machine that has gone had started: it ends its ranks when it sees that this one is gone for
  * it. That may be only after a silence, which begins when this end closes the connection.
  */
-static uint64_t emptied_ms(const struct launch *launch, bool is_aware)
+static uint64_t emptied_ms(const struct launch *launch, bool has_closed)
 {
     const struct launch_request *request = launch->request;
-    uint64_t notice_ms = is_aware ? 0 : meeting_silence_ms(&request->meeting);
+    uint64_t notice_ms = has_closed ? 0 : meeting_silence_ms(&request->meeting);
     return shell_now(launch->shell) + notice_ms + request->grace_ms + EMPTIED_SLACK_MS;
 }
 
-void lead_on_left(void *context, uint32_t node, const struct err *why, bool is_aware)
+void lead_on_left(void *context, uint32_t node, const struct err *why, bool has_closed)
 {
     struct launch *launch = context;
     launch->others.n_here--;
@@ -184,7 +184,7 @@ void lead_on_left(void *context, uint32_t node, const struct err *why, bool is_a
             "machine %u (%s) is gone: %s", node, launch->others.nodes[node].host, why->text);
     lead_tell(launch, (struct gang_event){.kind = GEV_NODE_GONE,
                                           .node = node,
-                                          .gone_ms = emptied_ms(launch, is_aware)});
+                                          .gone_ms = emptied_ms(launch, has_closed)});
 }
 
 /* NULL: there is no such rank in this generation. */

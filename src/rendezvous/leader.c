@@ -191,7 +191,8 @@ static void member_leave(struct peer *peer)
     struct rendezvous *r = peer->rendezvous;
     peer->state = PEER_REFUSED;
     r->leader.members[peer->member.node] = NULL;
-    r->opts.handlers->left(r->opts.context, peer->member.node, &peer->link.broken, peer->is_aware);
+    r->opts.handlers->left(r->opts.context, peer->member.node, &peer->link.broken,
+                           peer->has_closed);
 }
 
 static void refuse(struct peer *peer, struct message_refused *refused)
@@ -322,7 +323,7 @@ static void take_leave(struct peer *peer, struct wire_body *body)
     if (!peer_body_is_whole(peer, body))
         return;
     console_visible_add(&shown, why);
-    peer->is_aware = true;
+    peer->has_closed = true;
     peer_break(peer, ERR_UNAVAILABLE, "it left: %s", buf_text(&shown));
 }
 
@@ -411,8 +412,8 @@ static void addresses_await(struct rendezvous *r, const struct address_list *own
         return;
     address_text(address, text);
     rendezvous_warn(r,
-                    "waiting: the kernel looks whether another machine has the address %s "
-                    "of this one (it is tentative)",
+                    "waiting: the kernel checks whether another machine has this machine's "
+                    "address %s (tentative)",
                     text);
     while (clock_now_ms() < until_ms && tentative_find(own))
         nanosleep(&(struct timespec){.tv_nsec = TENTATIVE_LOOK_NS}, NULL);
@@ -422,8 +423,8 @@ static const char *listen_cure(int flaw)
 {
     if (flaw == UV_EADDRINUSE)
         return "; end what listens there, perhaps another one of machine 0, or choose another port";
-    return flaw == UV_EADDRNOTAVAIL ? "; perhaps another machine has the address, too: ip address "
-                                      "shows it as tentative or dadfailed then"
+    return flaw == UV_EADDRNOTAVAIL ? "; another machine may have this address too: ip address "
+                                      "then shows it as tentative or dadfailed"
                                     : "";
 }
 

@@ -105,7 +105,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
                   rendezvous_now(peer->rendezvous));
         backlog_check(peer);
     }
-    peer->is_aware |= n == UV_EOF;
+    peer->has_closed |= n == UV_EOF;
     if (n == UV_EOF)
         peer_break(peer, ERR_UNAVAILABLE, "it closed the connection");
     else if (n < 0)

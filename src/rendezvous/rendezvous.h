@@ -90,10 +90,10 @@ struct rendezvous_handlers {
     void (*stands)(void *context, uint32_t node, const struct rendezvous_stand *stand);
     void (*where)(void *context, uint32_t node, const struct rendezvous_where *where);
     /*
-     * Its connection is gone. Nothing of this member follows. is_aware: it has closed the connection itself, or its machine
+     * Its connection is gone. Nothing of this member follows. has_closed: it has closed the connection itself, or its machine
      * has for it, so it ends its ranks now; else it may take silence_limit_ms to see that the leader is gone for it.
      */
-    void (*left)(void *context, uint32_t node, const struct err *why, bool is_aware);
+    void (*left)(void *context, uint32_t node, const struct err *why, bool has_closed);
 
     /* ---- of a follower ---- */
     void (*welcomed)(void *context, uint32_t node);

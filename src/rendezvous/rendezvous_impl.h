@@ -37,7 +37,7 @@ struct peer {
     struct link link;
     uv_connect_t connect;
     bool is_closing;
-    bool is_aware; /* the other end has closed the connection, or leaves */
+    bool has_closed; /* the other end has closed the connection, or leaves */
     uint64_t begin_ms;
     char address[ADDRESS_TEXT_MAX];
     struct buf said; /* during the handshake: the bodies that the proofs cover */

@@ -448,7 +448,7 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
     ip netns del "mnode$$b"
     for name in addr interface; do
         node_ended_with $name 0
-        output=$(cat $name.err) says "waiting: the kernel looks whether another machine has the address fd77::1 of this one (it is tentative)"
+        output=$(cat $name.err) says "waiting: the kernel checks whether another machine has this machine's address fd77::1 (tentative)"
     done
     node_ended_with one 0
 }

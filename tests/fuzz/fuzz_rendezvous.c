@@ -90,9 +90,9 @@ static void on_asked(void *context, uint32_t local_rank)
     ASSERT(end.is_welcome && local_rank < RENDEZVOUS_RANKS_MAX);
 }
 
-static void on_left(void *context, uint32_t node, const struct err *why, bool is_aware)
+static void on_left(void *context, uint32_t node, const struct err *why, bool has_closed)
 {
-    (void)context, (void)is_aware;
+    (void)context, (void)has_closed;
     ASSERT(node < NODES && end.is_member[node] && why->code != 0);
     end.is_member[node] = false;
 }

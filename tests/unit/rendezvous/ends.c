@@ -42,10 +42,10 @@ static void on_exited(void *context, uint32_t node, const struct rendezvous_exit
          exit->tail.at);
 }
 
-static void on_left(void *context, uint32_t node, const struct err *why, bool is_aware)
+static void on_left(void *context, uint32_t node, const struct err *why, bool has_closed)
 {
     assert_true(why->code != 0 && why->text[0]);
-    said(context, "left %u%s: %s", node, is_aware ? " by itself" : "", why->text);
+    said(context, "left %u%s: %s", node, has_closed ? " by itself" : "", why->text);
 }
 
 static void on_welcomed(void *context, uint32_t node)
