@@ -116,7 +116,7 @@ static void locks_hand_down(const struct process *process, struct env_list *env)
 static void runs_dir_set(const struct process *process, struct env_list *env)
 {
     cleanup_free char *name = job_log_name_new(process_name(process));
-    uint64_t work = preparation_work(process->preparation);
+    uint64_t work = preparation_work_digest(process->preparation);
     env_set(env, xasprintf("MUSTER_RUNS_DIR=%s/runs/%s-%016lx",
                            shell_run_dir(process->graph->shell), name, work));
 }

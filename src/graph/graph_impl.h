@@ -80,10 +80,11 @@ struct graph_job {
     const struct plan_job *plan;
     struct process *process; /* NULL: it does not run */
     char *end;               /* how it ended last; NULL: not, or well */
-    struct file_mark
-        *left;    /* [plan->n_outs] by the last look, without paths; NULL: not done, or nothing */
-    char *spoilt; /* a file that it left, and that was changed since; NULL: none is known */
-    uint64_t looked_until_ms; /* its files are not looked at before, unless one is spoilt */
+    /* [plan->n_outs]: its outputs at the last check, without paths; NULL: it is not done, or has no output. */
+    struct file_mark *left;
+    char *spoilt; /* an output that was changed since; NULL: none is known */
+    uint64_t
+        looked_until_ms; /* until then its outputs are not checked again, unless one is spoilt */
     uint64_t outs_digest, needs_digest;
     uint32_t attempts_before, n_attempts; /* of earlier sessions; of this one */
     uint32_t n_halvings;                  /* of its batch, in all sessions */
@@ -210,6 +211,13 @@ static inline const char *process_name(const struct process *process)
     return process_job(process)->plan->name;
 }
 
+/* The path of an output, as marks have it: free() it. */
+static inline char *job_out_path_new(const struct graph *graph, const struct plan_job *job,
+                                     uint32_t out)
+{
+    return out_path_new(job->cwd ? job->cwd : graph->cwd, job->outs[out].path);
+}
+
 /* graph.c */
 /* *earlier: the run to go on with, a new string; NULL: none. ERR_UNAVAILABLE: it is going on. */
 MUST_CHECK int graph_earlier_find(const struct graph_request *request, char **earlier,
@@ -311,7 +319,7 @@ MUST_CHECK int process_command_start(struct process *process, struct err *err);
  */
 void process_prepare(struct process *process);
 /* Of what it is, what it needs and what it reads. */
-uint64_t preparation_work(const struct preparation *preparation);
+uint64_t preparation_work_digest(const struct preparation *preparation);
 void preparation_free(struct preparation *preparation);
 
 /* spoilt.c: files that jobs left, and that another job or somebody else changed since. Says so once. */

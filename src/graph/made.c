@@ -65,7 +65,6 @@ bool made_by_half(struct made *made, const struct graph *graph, const struct pla
 
 const char *made_stranger(struct made *made, const struct graph *graph, const struct plan_job *job)
 {
-    const char *cwd = job->cwd ? job->cwd : graph->cwd;
     if (!stranger_find(graph, job))
         return NULL;
     cleanup_free char *definition = definition_new(graph, job), *work = work_new(definition);
@@ -73,7 +72,7 @@ const char *made_stranger(struct made *made, const struct graph *graph, const st
     if (name_index_find(&made->begun, str_of(work)) != NAME_NONE)
         return NULL;
     for (uint32_t n = 0; n < job->n_outs; n++) {
-        cleanup_free char *path = out_path_new(cwd, job->outs[n].path);
+        cleanup_free char *path = job_out_path_new(graph, job, n);
         if (path_exists(path) && name_index_find(&made->paths, str_of(path)) == NAME_NONE)
             return job->outs[n].path;
     }

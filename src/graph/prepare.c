@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Before a job starts: are the files of the jobs that it needs as those left them, and what does a map read? One look at an
- * inode tells that nothing was done to a file; what has to be read, or walked through, is left to a thread.
+ * The preparation of a job before its start: checks that the files of the jobs that it needs are as these jobs left them,
+ * and makes the digest of what a map reads. A file whose inode has its size and times of before is unchanged; all other
+ * files, and folders, are read by a thread.
  */
 #include <xxhash.h>
 
@@ -14,13 +15,13 @@
 #include "graph/proof_impl.h"
 
 enum {
-    LOOKED_AT_ONCE = 64, /* files, in the loop's thread */
-    LOOK_LONG_NS = 50000000,
-    LOOK_PAUSES = 10,          /* so many times as long as a long look took, there is none */
+    LOOKED_AT_ONCE = 64,       /* files that are checked on the loop's thread */
+    LOOK_LONG_NS = 50000000,   /* a check that took longer is not repeated at once: */
+    LOOK_PAUSES = 10,          /* the pause is the time that it took, times this */
     INPUT_READ_BYTES = 1 << 20 /* of a file that a map reads, at most */
 };
 
-/* A file that a needed job left, and that may be another one now. */
+/* An output of a needed job that may have changed since. */
 struct need_out {
     uint32_t job, out;
     char *path;
@@ -29,7 +30,7 @@ struct need_out {
     uint64_t took_ns;
 };
 
-/* The thread uses this, and plans, which stay where they are: not the graph's jobs, whose array may grow meanwhile. */
+/* The thread uses this and plans alone. It must not use the graph's jobs: their array may grow meanwhile. */
 struct preparation {
     const struct plan_job *plan;
     const char *cwd; /* where muster was started */
@@ -37,12 +38,13 @@ struct preparation {
     struct background background;
     struct need_out *outs;
     size_t n_outs, cap;
-    uint64_t work;
+    uint64_t
+        work_digest; /* of the work of a muster that is a job: its definition, its needs, its inputs */
 };
 
-uint64_t preparation_work(const struct preparation *preparation)
+uint64_t preparation_work_digest(const struct preparation *preparation)
 {
-    return preparation->work;
+    return preparation->work_digest;
 }
 
 void preparation_free(struct preparation *preparation)
@@ -62,8 +64,8 @@ static bool reads_inputs(const struct plan_job *plan)
     return plan->kind == PLAN_MAP && plan->inputs && plan->inputs[0];
 }
 
-/* Of the job and of what it needs. */
-static uint64_t work_begin(const struct graph *graph, const struct graph_job *job)
+/* The digest of the job's definition and of the jobs that it needs. */
+static uint64_t digest_begin(const struct graph *graph, const struct graph_job *job)
 {
     cleanup_free char *definition = definition_new(graph, job->plan);
     return XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
@@ -80,7 +82,7 @@ static uint64_t input_digest(const char *path, const atomic_bool *is_given_up, u
     return XXH3_64bits_withSeed(facts, sizeof(facts), seed);
 }
 
-/* Not of what it goes on with. */
+/* Leaves out the inputs that the job itself writes, such as a checkpoint with which it continues. */
 static void inputs_take(struct preparation *preparation)
 {
     const struct plan_job *plan = preparation->plan;
@@ -88,16 +90,12 @@ static void inputs_take(struct preparation *preparation)
         cleanup_free char *path =
             path_join(plan->cwd ? plan->cwd : preparation->cwd, plan->inputs[i]);
         if (!plan_job_goes_on(plan, plan->inputs[i], preparation->cwd))
-            preparation->work = input_digest(path, preparation->is_given_up, preparation->work);
+            preparation->work_digest =
+                input_digest(path, preparation->is_given_up, preparation->work_digest);
     }
 }
 
 /* ---- what it needs ---- */
-
-static char *left_path_new(const struct graph *graph, const struct plan_job *plan, uint32_t out)
-{
-    return out_path_new(plan->cwd ? plan->cwd : graph->cwd, plan->outs[out].path);
-}
 
 static void out_keep(struct preparation *preparation, const struct need_out *out)
 {
@@ -109,7 +107,7 @@ static void out_keep(struct preparation *preparation, const struct need_out *out
     preparation->outs[preparation->n_outs++] = *out;
 }
 
-/* Keeps those of which one look does not tell enough. */
+/* Keeps the outputs that are not known to be unchanged by their inodes. */
 static void needs_look(const struct process *process, struct preparation *preparation)
 {
     const struct graph *graph = process->graph;
@@ -119,7 +117,7 @@ static void needs_look(const struct process *process, struct preparation *prepar
         const struct graph_job *need = &graph->jobs[plan->needs[i]];
         bool is_due = need->spoilt || shell_last_now(graph->shell) >= need->looked_until_ms;
         for (uint32_t out = 0; is_due && need->left && out < need->plan->n_outs; out++) {
-            struct need_out found = {plan->needs[i], out, left_path_new(graph, need->plan, out),
+            struct need_out found = {plan->needs[i], out, job_out_path_new(graph, need->plan, out),
                                      .before = need->left[out]};
             bool is_quick = n_looks++ < LOOKED_AT_ONCE && !need->spoilt;
             if (is_quick && mark_is_untouched(&found.before, found.path))
@@ -140,10 +138,10 @@ static void needs_compare(struct preparation *preparation)
     }
 }
 
-/* Else each of many jobs would walk through a folder of many files. */
+/* Sets the pauses. Without them each of many jobs would walk through the same folder of many files. */
 static void looks_note(struct graph *graph, const struct preparation *preparation)
 {
-    uint64_t took_ns = 0; /* by those of one job, which are behind each other */
+    uint64_t took_ns = 0; /* by the outputs of one job, which stand next to each other */
     for (size_t i = 0; i < preparation->n_outs; i++) {
         const struct need_out *out = &preparation->outs[i];
         took_ns = out->took_ns + (i > 0 && out[-1].job == out->job ? took_ns : 0);
@@ -153,21 +151,21 @@ static void looks_note(struct graph *graph, const struct preparation *preparatio
     }
 }
 
-/* That a file could not be read now says nothing against it. */
+/* A file that cannot be read now counts as before. */
 static bool is_spoilt(const struct graph *graph, const struct need_out *out)
 {
     return out->change == MARK_CHANGED ||
            (out->change == MARK_UNKNOWN && graph->jobs[out->job].spoilt);
 }
 
-/* The first file that is not as it was; NULL: none. What is gone may have been removed by who needed it no more. */
+/* The first changed file; NULL: none. A file that is gone is no change: a job that no longer needs it may remove it. */
 static const struct need_out *needs_judge(struct graph *graph,
                                           const struct preparation *preparation)
 {
     const struct need_out *first = NULL;
     for (size_t i = 0; i < preparation->n_outs; i++) {
         const struct need_out *out = &preparation->outs[i];
-        if (out->change == MARK_SAME) /* and need not be read again */
+        if (out->change == MARK_SAME) /* with its new times it need not be read again */
             graph->jobs[out->job].left[out->out] = out->now;
         if (!is_spoilt(graph, out))
             continue;
@@ -236,7 +234,7 @@ void process_prepare(struct process *process)
         .plan = job->plan, .cwd = graph->cwd, .is_given_up = &process->proving.is_given_up};
     process->preparation = preparation;
     if (job->plan->kind != PLAN_RUN)
-        preparation->work = work_begin(graph, job);
+        preparation->work_digest = digest_begin(graph, job);
     needs_look(process, preparation);
     if (preparation->n_outs == 0 && !reads_inputs(job->plan)) {
         process_launch(process);

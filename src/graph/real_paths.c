@@ -18,7 +18,7 @@ void real_paths_release(struct real_paths *real)
 
 /* ---- folders ---- */
 
-/* Where a link leads, a new string; NULL: nowhere. */
+/* The target of a link, a new string; NULL: it does not exist. */
 static char *target_new(const char *link)
 {
     char *target = realpath(link, NULL);
@@ -27,7 +27,7 @@ static char *target_new(const char *link)
     return target;
 }
 
-/* The number of a folder that is there, or NAME_NONE. */
+/* The number of an existing folder, or NAME_NONE. */
 static size_t folder_look(struct real_paths *real, const struct buf *path)
 {
     char byte, *target = NULL;
@@ -45,7 +45,7 @@ static size_t folder_look(struct real_paths *real, const struct buf *path)
     return name_index_add(&real->there, buf_str(path));
 }
 
-/* `path`: a name in a folder whose links were followed. Follows it if it is a link. False: it is not there. */
+/* Follows `path` if it is a link; the links above it were followed before. False: it does not exist. */
 static bool folder_enter(struct real_paths *real, struct buf *path)
 {
     size_t i = name_index_find(&real->there, buf_str(path));
@@ -67,7 +67,7 @@ static bool folder_enter(struct real_paths *real, struct buf *path)
 
 /* ---- paths ---- */
 
-/* Takes the last part of a path away. */
+/* Removes the last part of a path. */
 static void part_drop(struct buf *path)
 {
     while (path->len > 0 && path->at[path->len - 1] != '/')
@@ -91,7 +91,7 @@ static bool part_add(struct buf *path, struct str part)
     return true;
 }
 
-/* real NULL: no link is followed. *is_there: what `path` has by now is. */
+/* real NULL: no link is followed. *is_there: `path`, as far as it is made, exists. */
 static void parts_add(struct real_paths *real, struct str text, bool follows_last, bool *is_there,
                       struct buf *path)
 {
@@ -103,7 +103,7 @@ static void parts_add(struct real_paths *real, struct str text, bool follows_las
         bool is_last = part.at + part.len == end, is_name = part_add(path, part);
         if (is_name && real && *is_there && (follows_last || !is_last))
             *is_there = folder_enter(real, path);
-        else if (!is_name && real) /* above one that is not there; the next name tells */
+        else if (!is_name && real) /* the parent may exist; the next name shows it */
             *is_there = true;
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Paths as two jobs can be compared by them: absolute, without "." and "..", and with the links of folders followed. The last
- * part of a path is followed only if a slash says that it is a folder: a job may replace the link of a file. Each folder is
- * looked at once; what is below one that is not there needs no look.
+ * Paths that can be compared: absolute, without "." and "..", and with the symbolic links of folders followed. The last part
+ * of a path is followed only if the path ends with a slash, which says that it is a folder: a job may replace the link of a
+ * file. Each folder is read once; below a folder that does not exist, no folder is read.
  */
 #pragma once
 
@@ -10,11 +10,12 @@
 
 struct real_paths {
     const char *cwd; /* of relative paths: absolute, without links */
-    bool has_links;  /* some were followed: without, paths as they are written are enough */
+    bool
+        has_links; /* links were followed; if there are none, paths can be compared as they are written */
     struct name_index there;
-    char **targets; /* [there.len]: where the link leads; NULL: it is none */
+    char **targets; /* [there.len]: the target of the link; NULL: the folder is no link */
     size_t cap;
-    struct buf absent; /* the last one that was not there */
+    struct buf absent; /* the last folder that did not exist */
 };
 
 void real_paths_release(struct real_paths *real);
@@ -22,6 +23,6 @@ void real_paths_release(struct real_paths *real);
 
 /* "/a/b" for "b/" in `cwd`, which may be NULL: real->cwd. "" is the root folder. */
 void real_path(struct real_paths *real, const char *cwd, const char *path, struct buf *out);
-/* The same without a look at any folder: links are not followed. */
+/* The same without following links, so no folder is read. */
 void written_path(const struct real_paths *real, const char *cwd, const char *path,
                   struct buf *out);

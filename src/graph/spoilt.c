@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files that jobs left, and that another job or somebody else changed after their job had ended. What needs such a job is
- * not started any more; the job itself runs again in the next session, since its files are not those that its row says.
+ * Spoilt files: outputs that another job or another program changed after their job had ended. Jobs that need such a job
+ * are not started. The job itself runs again in the next session, since its row does not describe its files any more.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -47,14 +47,13 @@ static bool is_changed(const struct file_mark *before, const char *path)
     return mark_compare(before, path, NULL, &now) == MARK_CHANGED;
 }
 
-/* The first file that a job left of which that is true, a new string; NULL: none. */
+/* The first output of the job for which is_one() is true, a new string; NULL: none. */
 static char *left_find_new(const struct graph *graph, const struct graph_job *job,
                            bool (*is_one)(const struct file_mark *before, const char *path))
 {
     const struct plan_job *plan = job->plan;
     for (uint32_t out = 0; job->left && out < plan->n_outs; out++) {
-        cleanup_free char *path =
-            out_path_new(plan->cwd ? plan->cwd : graph->cwd, plan->outs[out].path);
+        cleanup_free char *path = job_out_path_new(graph, plan, out);
         if (is_one(&job->left[out], path))
             return steal_ptr(&path);
     }
