@@ -55,9 +55,13 @@ needs_plain_library() { [ -n "${DEAD_FS:-}" ] || skip "Python cannot load a libr
     [[ $stderr == *"8 shards: a power of two is expected, and at least 16"* ]]
 }
 
-@test "check_replicas names the first parameter that differs, and the ranks" {
+torch_or_skip() {
     "$PYTHON" -c 'import torch.distributed' 2>/dev/null || skip "torch is not installed"
     getent hosts localhost >/dev/null || skip "localhost has no name here, which torch asks for"
+}
+
+@test "check_replicas names the first parameter that differs, and the ranks" {
+    torch_or_skip
     cat >check.py <<'END'
 import sys
 import torch
@@ -103,8 +107,7 @@ END
 }
 
 @test "check_replicas takes every kind of tensor, and concerns the members of a group alone" {
-    "$PYTHON" -c 'import torch.distributed' 2>/dev/null || skip "torch is not installed"
-    getent hosts localhost >/dev/null || skip "localhost has no name here, which torch asks for"
+    torch_or_skip
     cat >kinds.py <<'END'
 import torch
 import muster

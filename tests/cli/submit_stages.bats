@@ -149,13 +149,19 @@ END2
     PATH=$PWD/bin:$PATH
 }
 
-@test "--array: where no job can follow the tasks that are submitted again, the one before says so, and the user goes on behind them" {
-    local path=$PATH array
+# Where sbatch takes $1 - 1 jobs behind others, and scancel none; one shard waits.
+array_is_submitted() {
+    local path=$PATH
     map_words --shards 8
     touch wait.5
-    merge_is_refused_after 2
+    merge_is_refused_after "$1"
     submit --array 4 "${words[@]}"
     PATH=$path
+}
+
+@test "--array: where no job can follow the tasks that are submitted again, the one before says so, and the user goes on behind them" {
+    local array
+    array_is_submitted 2
     ended_with 0
     wait_for grep -qs 5 ran
     task_lost 2
@@ -172,12 +178,8 @@ END2
 }
 
 @test "--array: tasks that are left in the queue without a job behind them are shown as such" {
-    local path=$PATH run
-    map_words --shards 8
-    touch wait.5
-    merge_is_refused_after 1
-    submit --array 4 "${words[@]}"
-    PATH=$path
+    local run
+    array_is_submitted 1
     ended_with 69
     run=$(ls muster-runs)
     submit_said "may be left in the queue (scancel: it is deaf); muster stop $run ends it" "sbatch: Socket timed out"
