@@ -102,13 +102,15 @@ struct feed *feed_new(const struct feed_config *given)
     f->window.slots = malloc(f->window.spread * sizeof(*f->window.slots));
     f->pool.chunks = malloc(f->window.spread * sizeof(*f->pool.chunks));
     f->pool.heap = malloc(f->window.spread * sizeof(*f->pool.heap));
-    f->suspects.groups = calloc(f->suspects.cap, sizeof(*f->suspects.groups));
+    /* Of what follows, only workers and devices are read before they are written. An allocator that
+     * clears new memory by hand, as musl's replacement in zig does, would touch all of it. */
+    f->suspects.groups = malloc(f->suspects.cap * sizeof(*f->suspects.groups));
+    f->fifos = malloc((size_t)config->n_workers_max * FIFO_CAP * sizeof(*f->fifos));
+    f->looks.heap = malloc(config->n_workers_max * sizeof(*f->looks.heap));
+    f->cooling.at = malloc(config->n_workers_max * sizeof(*f->cooling.at));
+    f->victims.heap = malloc(config->n_workers_max * sizeof(*f->victims.heap));
     f->workers = calloc(config->n_workers_max, sizeof(*f->workers));
-    f->fifos = calloc((size_t)config->n_workers_max * FIFO_CAP, sizeof(*f->fifos));
     f->devices = calloc(config->n_devices_max, sizeof(*f->devices));
-    f->looks.heap = calloc(config->n_workers_max, sizeof(*f->looks.heap));
-    f->cooling.at = calloc(config->n_workers_max, sizeof(*f->cooling.at));
-    f->victims.heap = calloc(config->n_workers_max, sizeof(*f->victims.heap));
     f->out.at = malloc(f->out.cap * sizeof(*f->out.at));
     if (!f->window.blocks || !f->window.slots || !f->pool.chunks || !f->pool.heap ||
         !f->suspects.groups || !f->workers || !f->fifos || !f->devices || !f->looks.heap ||

@@ -39,7 +39,7 @@ struct memory {
     uint32_t n_seats, n_devices;
     struct device_memory *devices;
     struct seat_wait *seats;
-    bool *uses; /* [seat][device] */
+    uint8_t *uses; /* one bit per [seat][device]: room for the seats to come has to stay small */
 };
 
 struct memory *memory_new(uint32_t n_seats, uint32_t n_devices)
@@ -51,7 +51,7 @@ struct memory *memory_new(uint32_t n_seats, uint32_t n_devices)
     m->n_devices = n_devices;
     m->devices = calloc(n_devices + 1u, sizeof(*m->devices));
     m->seats = calloc(n_seats + 1u, sizeof(*m->seats));
-    m->uses = calloc((size_t)n_seats * n_devices + 1, sizeof(*m->uses));
+    m->uses = calloc((size_t)n_seats * n_devices / 8 + 1, sizeof(*m->uses));
     if (m->devices && m->seats && m->uses)
         return m;
     memory_free(m);
@@ -68,21 +68,23 @@ void memory_free(struct memory *m)
     free(m);
 }
 
-static bool *use_of(const struct memory *m, uint32_t seat, uint32_t device)
+static bool has_use(const struct memory *m, uint32_t seat, uint32_t device)
 {
-    return &m->uses[(size_t)seat * m->n_devices + device];
+    size_t at = (size_t)seat * m->n_devices + device;
+    return m->uses[at / 8] >> at % 8 & 1;
 }
 
 void memory_seat_uses(struct memory *m, uint32_t seat, uint32_t device)
 {
-    *use_of(m, seat, device) = true;
+    size_t at = (size_t)seat * m->n_devices + device;
+    m->uses[at / 8] |= (uint8_t)(1u << at % 8);
 }
 
 static void seat_set(struct memory *m, uint32_t seat, const struct seat_wait *wait)
 {
     bool was_ours = m->seats[seat].use != SEAT_EMPTY, is_ours = wait->use != SEAT_EMPTY;
     for (uint32_t device = 0; device < m->n_devices && was_ours != is_ours; device++)
-        if (*use_of(m, seat, device))
+        if (has_use(m, seat, device))
             m->devices[device].n_ours += is_ours ? 1u : -1u;
     m->seats[seat] = *wait;
 }
@@ -97,7 +99,7 @@ void memory_idle(struct memory *m, uint32_t device, uint64_t used_bytes, uint64_
 static bool has_worker(const struct memory *m, uint32_t device)
 {
     for (uint32_t seat = 0; seat < m->n_seats; seat++)
-        if (m->seats[seat].use == SEAT_TAKEN && *use_of(m, seat, device))
+        if (m->seats[seat].use == SEAT_TAKEN && has_use(m, seat, device))
             return true;
     return false;
 }
@@ -127,7 +129,7 @@ uint64_t memory_beyond_idle(const struct memory *m, uint32_t device)
 
 bool memory_is_alone(const struct memory *m, uint32_t seat, uint32_t device)
 {
-    bool is_own = m->seats[seat].use != SEAT_EMPTY && *use_of(m, seat, device);
+    bool is_own = m->seats[seat].use != SEAT_EMPTY && has_use(m, seat, device);
     return m->devices[device].n_ours == is_own;
 }
 
@@ -186,7 +188,7 @@ static bool seat_is_back(const struct memory *m, uint32_t seat)
 {
     bool is_back = true;
     for (uint32_t device = 0; device < m->n_devices && is_back; device++)
-        is_back = !*use_of(m, seat, device) || device_is_back(m, seat, device);
+        is_back = !has_use(m, seat, device) || device_is_back(m, seat, device);
     return is_back;
 }
 
@@ -197,7 +199,7 @@ static void life_count(struct memory *m, uint32_t seat)
         struct device_memory *d = &m->devices[device];
         bool tells = wait->life_ms != LIFE_UNKNOWN && wait->life_ms >= UNUSED_LIFE_MS &&
                      d->sampled_ms > wait->since_ms;
-        if (*use_of(m, seat, device) && tells && !d->was_used && d->unused_lives < UNUSED_LIVES)
+        if (has_use(m, seat, device) && tells && !d->was_used && d->unused_lives < UNUSED_LIVES)
             d->unused_lives++;
     }
 }
@@ -207,7 +209,7 @@ static void patience_end(struct memory *m, uint32_t seat)
 {
     for (uint32_t device = 0; device < m->n_devices; device++) {
         struct device_memory *d = &m->devices[device];
-        if (!*use_of(m, seat, device) || has_worker(m, device))
+        if (!has_use(m, seat, device) || has_worker(m, device))
             continue;
         d->idle_bytes = d->used_bytes;
         d->unused_lives = UNUSED_LIVES;
