@@ -25,6 +25,7 @@ enum end_level {
 struct node {
     uint32_t count;      /* places, for the next generation */
     uint32_t group_rank; /* valid if the member of this group rank is this node */
+    uint64_t gone_ms;    /* ranks that it had when it was gone live no longer */
     bool is_up;
 };
 
@@ -44,7 +45,6 @@ struct gang {
     /* The present gathering. */
     uint64_t since_ms, pause_end_ms;
     uint64_t enough_ms; /* when n_nodes_min were first there */
-    uint64_t gone_ms;   /* ranks on nodes that are gone live no longer */
     /* The present generation. */
     struct member *members; /* [n_nodes_max] in order of group rank */
     uint64_t started_ms;
@@ -148,6 +148,15 @@ static bool has_enough(const struct gang *g)
     return g->view.n_nodes_up >= g->config.n_nodes_min;
 }
 
+/* From then on no rank lives on a node that was gone. */
+static uint64_t all_gone_ms(const struct gang *g)
+{
+    uint64_t gone_ms = 0;
+    for (uint32_t i = 0; i < g->nodes_end; i++)
+        gone_ms = MAX(gone_ms, g->nodes[i].gone_ms);
+    return gone_ms;
+}
+
 static void enough_note(struct gang *g)
 {
     if (g->enough_ms == NEVER && has_enough(g))
@@ -222,11 +231,11 @@ static void retry(struct gang *g)
 {
     uint32_t doublings = MIN(g->view.n_restarts_used, DOUBLINGS_MAX);
     uint64_t pause_ms = MIN(g->config.pause_ms, NEVER >> DOUBLINGS_MAX) << doublings;
-    bool is_delayed = g->gone_ms > later(g->now_ms, pause_ms);
+    bool is_delayed = all_gone_ms(g) > later(g->now_ms, pause_ms);
     g->view.n_restarts_used++;
-    if (is_delayed)
-        pause_ms = g->gone_ms - g->now_ms;
-    emit(g, (struct gang_action){.kind = GACT_RETRY, .pause_ms = pause_ms, .flag = is_delayed});
+    emit(g, (struct gang_action){.kind = GACT_RETRY,
+                                 .pause_ms = is_delayed ? all_gone_ms(g) - g->now_ms : pause_ms,
+                                 .flag = is_delayed});
     gather(g, pause_ms);
 }
 
@@ -271,12 +280,18 @@ static void on_node_gone(struct gang *g, const struct gang_event *ev)
     if (!m || m->n_left == 0)
         return;
     uint32_t first = first_left(m);
-    g->gone_ms = MAX(g->gone_ms, ev->gone_ms);
+    g->nodes[ev->node].gone_ms = MAX(g->nodes[ev->node].gone_ms, ev->gone_ms);
     g->view.n_alive -= m->n_left;
     m->n_left = 0;
     memset(m->gone, 0xff, sizeof(m->gone));
     if (g->view.state == GANG_WORKS)
         fail(g, GANG_LOST, first, 0);
+}
+
+static void on_node_empty(struct gang *g, const struct gang_event *ev)
+{
+    ASSERT(ev->node < GANG_NODES_MAX);
+    g->nodes[ev->node].gone_ms = 0;
 }
 
 static void on_rank_exit(struct gang *g, const struct gang_event *ev)
@@ -319,8 +334,10 @@ static void on_stop(struct gang *g, const struct gang_event *ev)
 }
 
 static void (*const handlers[])(struct gang *g, const struct gang_event *ev) = {
-    [GEV_TICK] = on_tick,      [GEV_NODE_UP] = on_node_up, [GEV_NODE_GONE] = on_node_gone,
-    [GEV_EXIT] = on_rank_exit, [GEV_HANG] = on_hang,       [GEV_STOP] = on_stop,
+    [GEV_TICK] = on_tick,           [GEV_NODE_UP] = on_node_up,
+    [GEV_NODE_GONE] = on_node_gone, [GEV_NODE_EMPTY] = on_node_empty,
+    [GEV_EXIT] = on_rank_exit,      [GEV_HANG] = on_hang,
+    [GEV_STOP] = on_stop,
 };
 
 /* ---- times ---- */
@@ -337,7 +354,7 @@ static uint64_t gathers_until(const struct gang *g)
         at_ms = g->config.join_ms > 0 ? later(g->since_ms, g->config.join_ms) : NEVER;
     else if (g->view.n_nodes_up < awaited(g))
         at_ms = later(g->enough_ms, g->config.more_ms);
-    return MAX(at_ms, g->pause_end_ms);
+    return MAX(MAX(at_ms, g->pause_end_ms), all_gone_ms(g));
 }
 
 static void gathers_due(struct gang *g)

@@ -49,9 +49,10 @@ struct gang_config {
 
 /* The count of a node is 1 … GANG_NODE_RANKS_MAX; a changed count holds from the next generation on. */
 #define GANG_EVENTS(X)                                                                                \
-    X(TICK)      /* time has passed */                                                                \
-    X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                              \
-    X(NODE_GONE) /* `node` is gone; ranks on it may live until `gone_ms`, and are not heard of */     \
+    X(TICK)       /* time has passed */                                                               \
+    X(NODE_UP)    /* `node` is there, and has places for `count` ranks */                             \
+    X(NODE_GONE)  /* `node` is gone; ranks on it may live until `gone_ms`, and are not heard of */    \
+    X(NODE_EMPTY) /* none of the ranks lives that `node` had when it was gone */                      \
     X(EXIT) /* `rank` of `generation` and its descendants are gone; `status`: 0 well; see flag */     \
     X(HANG) /* `rank` of `generation` stands still, and is given up; `status`: that of the failure */ \
     X(STOP) /* end all ranks; flag: at once */
@@ -72,7 +73,7 @@ struct gang_event {
     uint64_t now_ms; /* monotonic; never smaller than in the previous event */
     uint32_t node;   /* below GANG_NODES_MAX */
     uint32_t rank, generation, count;
-    uint64_t gone_ms; /* no generation starts before */
+    uint64_t gone_ms; /* no generation starts before, unless NODE_EMPTY comes */
     int status;       /* as a shell gives it: 128 + n after signal n */
     bool flag; /* EXIT: no restart, since another generation would fail as well; STOP: at once */
 };
@@ -83,7 +84,7 @@ struct gang_event {
     X(END)   /* the ranks of `node` that are left; flag: at once, else politely */                  \
     X(FAIL)  /* the generation has failed (gang_view: first); END of nodes with ranks follows */    \
     X(RETRY) /* no rank is left; the next generation begins after `pause_ms`, if nodes are there; \
-                flag: the pause is longer because of ranks on a lost node */ \
+                flag: the pause is longer because of ranks on a lost node, and NODE_EMPTY cuts it */ \
     X(OVER)  /* no rank is left; gang_view: outcome. The last action */
 
 enum gang_action_kind {

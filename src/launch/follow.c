@@ -2,7 +2,7 @@
  *
  * The orders of a leader on another machine. This machine starts the ranks of a new generation only when its ranks of
  * the generation before have ended: a leader that had lost this machine has given those ranks up, and they may still
- * be ending.
+ * be ending. It waits for them as long as they may take, or until this machine, which is back, says that they have ended.
  */
 #include <signal.h>
 #include <string.h>
@@ -73,6 +73,8 @@ void follow_on_welcomed(void *context, uint32_t node)
     launch->orders.is_welcome = true;
     log_add(shell_log(launch->shell), LOG_INFO, "launch", "this is machine %u; %s leads", node,
             launch->request->meeting.host);
+    if (launch->own.n_alive == 0)
+        rendezvous_tell_empty(launch->rendezvous);
 }
 
 static void next_start(struct launch *launch)
@@ -207,5 +209,7 @@ void follow_tell_exit(struct launch *launch, const struct rank *rank)
                                              rank->status != 0 ? buf_str(&rank->tail) : STR("")};
     if (!launch->is_over && !launch->orders.are_orphans)
         rendezvous_tell_exit(launch->rendezvous, &exit);
+    if (launch->orders.are_orphans && launch->own.n_alive == 0)
+        rendezvous_tell_empty(launch->rendezvous);
     next_start(launch);
 }

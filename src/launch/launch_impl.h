@@ -70,6 +70,9 @@ struct other {
     char *host; /* NULL: it has never come */
     char *left; /* why it was lost last; NULL: never */
     bool is_here;
+    uint64_t process; /* of the muster there (struct rendezvous_member) */
+    /* Until gone_ms, ranks may live of a muster that was lost: of this process; 0: of several. */
+    uint64_t lost_process, gone_ms;
 };
 
 struct launch {
@@ -223,6 +226,7 @@ void lead_kill(struct launch *launch);
 void lead_release(struct launch *launch);
 void lead_on_joined(void *context, const struct rendezvous_member *member);
 void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *exit);
+void lead_on_empty(void *context, uint32_t node);
 void lead_on_stands(void *context, uint32_t node, const struct rendezvous_stand *stand);
 void lead_on_where(void *context, uint32_t node, const struct rendezvous_where *where);
 void lead_on_left(void *context, uint32_t node, const struct err *why, bool has_closed);

@@ -152,6 +152,7 @@ void lead_on_joined(void *context, const struct rendezvous_member *member)
     free(launch->others.nodes[member->node].host);
     launch->others.nodes[member->node].host = xstrdup(member->host);
     launch->others.nodes[member->node].is_here = true;
+    launch->others.nodes[member->node].process = member->process;
     launch->others.n_here++;
     launch->others.any_came = true;
     if (launch->others.farewell)
@@ -176,15 +177,31 @@ static uint64_t emptied_ms(const struct launch *launch, bool has_closed)
 void lead_on_left(void *context, uint32_t node, const struct err *why, bool has_closed)
 {
     struct launch *launch = context;
+    struct other *other = &launch->others.nodes[node];
+    bool is_only =
+        shell_now(launch->shell) >= other->gone_ms || other->lost_process == other->process;
+    other->lost_process = is_only ? other->process : 0;
+    other->gone_ms = MAX(other->gone_ms, emptied_ms(launch, has_closed));
+    other->is_here = false;
     launch->others.n_here--;
-    launch->others.nodes[node].is_here = false;
-    free(launch->others.nodes[node].left);
-    launch->others.nodes[node].left = xstrdup(why->text);
+    free(other->left);
+    other->left = xstrdup(why->text);
     log_add(shell_log(launch->shell), launch->is_over ? LOG_INFO : LOG_WARN, "launch",
-            "machine %u (%s) is gone: %s", node, launch->others.nodes[node].host, why->text);
-    lead_tell(launch, (struct gang_event){.kind = GEV_NODE_GONE,
-                                          .node = node,
-                                          .gone_ms = emptied_ms(launch, has_closed)});
+            "machine %u (%s) is gone: %s", node, other->host, why->text);
+    lead_tell(launch,
+              (struct gang_event){.kind = GEV_NODE_GONE, .node = node, .gone_ms = other->gone_ms});
+}
+
+void lead_on_empty(void *context, uint32_t node)
+{
+    struct launch *launch = context;
+    struct other *other = &launch->others.nodes[node];
+    if (shell_now(launch->shell) >= other->gone_ms || other->lost_process != other->process)
+        return;
+    other->gone_ms = 0;
+    log_add(shell_log(launch->shell), LOG_WARN, "launch",
+            "machine %u (%s) is back, and its old ranks have ended", node, other->host);
+    lead_tell(launch, (struct gang_event){.kind = GEV_NODE_EMPTY, .node = node});
 }
 
 /* NULL: there is no such rank in this generation. */

@@ -20,6 +20,7 @@ static void on_warned(void *context, const char *text)
 static const struct rendezvous_handlers handlers = {
     .joined = lead_on_joined,
     .exited = lead_on_exited,
+    .empty = lead_on_empty,
     .stands = lead_on_stands,
     .where = lead_on_where,
     .left = lead_on_left,

@@ -86,7 +86,8 @@ enum {
     X(GANG_STAND, 512)           /* to the leader: what a rank does */ \
     X(GANG_ASK, 8)               /* from it: where does it stand? */   \
     X(GANG_WHERE, 8224)          /* to it: there */                    \
-    X(DRAINING, 0)               /* from the agent: its job ends */
+    X(DRAINING, 0)               /* from the agent: its job ends */    \
+    X(GANG_EMPTY, 0)             /* to the leader: no rank lives */
 
 enum frame_type {
 #define X(name, body_max) FRAME_##name,

@@ -392,6 +392,7 @@ int rendezvous_follow(const struct rendezvous_opts *opts, const struct rendezvou
         return rc;
     struct rendezvous *r = rendezvous_new(opts, &follower_side);
     r->follower.self = *self;
+    randombytes_buf(&r->follower.self.process, sizeof(r->follower.self.process));
     r->follower.asked_node = self->node;
     r->follower.own = own;
     uv_timer_init(opts->loop, &r->follower.timer);
@@ -418,6 +419,12 @@ void rendezvous_tell_exit(struct rendezvous *r, const struct rendezvous_exit *ex
     message_exit(&body, &copy);
     if (leader_of(r))
         peer_send(leader_of(r), FRAME_GANG_EXIT, buf_str(&out));
+}
+
+void rendezvous_tell_empty(struct rendezvous *r)
+{
+    if (leader_of(r))
+        peer_send(leader_of(r), FRAME_GANG_EMPTY, STR(""));
 }
 
 void rendezvous_tell_stand(struct rendezvous *r, const struct rendezvous_stand *stand)

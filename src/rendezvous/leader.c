@@ -315,6 +315,13 @@ static void take_where(struct peer *peer, struct wire_body *body)
         r->opts.handlers->where(r->opts.context, peer->member.node, &where);
 }
 
+static void take_empty(struct peer *peer, struct wire_body *body)
+{
+    const struct rendezvous *r = peer->rendezvous;
+    if (peer_body_is_whole(peer, body))
+        r->opts.handlers->empty(r->opts.context, peer->member.node);
+}
+
 static void take_leave(struct peer *peer, struct wire_body *body)
 {
     cleanup_buf struct buf shown = BUF_INIT;
@@ -327,10 +334,13 @@ static void take_leave(struct peer *peer, struct wire_body *body)
     peer_break(peer, ERR_UNAVAILABLE, "it left: %s", buf_text(&shown));
 }
 
-static const struct peer_step steps[] = {
-    {PEER_GREETS, FRAME_GANG_JOIN, take_join},   {PEER_MEMBER, FRAME_GANG_EXIT, take_exit},
-    {PEER_MEMBER, FRAME_GANG_STAND, take_stand}, {PEER_MEMBER, FRAME_GANG_WHERE, take_where},
-    {PEER_MEMBER, FRAME_GANG_LEAVE, take_leave}, {0}};
+static const struct peer_step steps[] = {{PEER_GREETS, FRAME_GANG_JOIN, take_join},
+                                         {PEER_MEMBER, FRAME_GANG_EXIT, take_exit},
+                                         {PEER_MEMBER, FRAME_GANG_STAND, take_stand},
+                                         {PEER_MEMBER, FRAME_GANG_WHERE, take_where},
+                                         {PEER_MEMBER, FRAME_GANG_EMPTY, take_empty},
+                                         {PEER_MEMBER, FRAME_GANG_LEAVE, take_leave},
+                                         {0}};
 
 static void leader_ended(struct peer *peer)
 {

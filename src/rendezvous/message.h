@@ -17,7 +17,7 @@
 #include "rendezvous/rendezvous.h"
 
 enum {
-    RENDEZVOUS_PROTOCOL = 3,
+    RENDEZVOUS_PROTOCOL = 4,
     NONCE_BYTES = 32,
     VERSION_MAX = 64,
     RUN_ID_MAX = 256,

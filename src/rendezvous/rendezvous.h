@@ -36,6 +36,7 @@ struct rendezvous_member {
     uint32_t node;    /* its number; RENDEZVOUS_ANY_NODE: the leader assigns the first free one */
     uint32_t n_ranks; /* 1 … RENDEZVOUS_RANKS_MAX */
     char host[256];   /* printable, after reading */
+    uint64_t process; /* a random number of its muster's process, which makes it itself */
 };
 
 /* One generation, for one node. */
@@ -87,6 +88,8 @@ struct rendezvous_handlers {
     /* member->node is its number from now on. A follower that comes back with its number is a new member. */
     void (*joined)(void *context, const struct rendezvous_member *member);
     void (*exited)(void *context, uint32_t node, const struct rendezvous_exit *exit);
+    /* No rank lives that its process has started, in this connection or an earlier one. */
+    void (*empty)(void *context, uint32_t node);
     void (*stands)(void *context, uint32_t node, const struct rendezvous_stand *stand);
     void (*where)(void *context, uint32_t node, const struct rendezvous_where *where);
     /*
@@ -185,6 +188,8 @@ void rendezvous_say_over(struct rendezvous *rendezvous, const struct rendezvous_
 
 /* The end of a rank of the last generation. Without a connection it is dropped: the leader has given up these ranks. */
 void rendezvous_tell_exit(struct rendezvous *rendezvous, const struct rendezvous_exit *exit);
+/* No rank lives that this process has started: if the leader had given some up, it need not wait for them. */
+void rendezvous_tell_empty(struct rendezvous *rendezvous);
 void rendezvous_tell_stand(struct rendezvous *rendezvous, const struct rendezvous_stand *stand);
 void rendezvous_tell_where(struct rendezvous *rendezvous, const struct rendezvous_where *where);
 /* Leaves in order: the leader is told why, and no handler but `warned` is called any more. */

@@ -252,6 +252,48 @@ END
     done
 }
 
+@test "a lost machine that is back, and says that its old ranks have ended, is not waited for any longer" {
+    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf keep_alive_interval=1,is_host"
+    cat >back.sh <<'END'
+[ $TORCHELASTIC_RESTART_COUNT = 0 ] || { [ ! -e /proc/$(cat back.pid) ] || echo "the old rank 1 lives"; exit 0; }
+[ $RANK = 0 ] || echo $$ >back.pid
+exec sleep 60
+END
+    node zero $words=1 --shutdown-timeout 90s --max-restarts 1 --no-python sh back.sh
+    wait_for listens
+    node one $words=0 --shutdown-timeout 90s --no-python sh back.sh
+    wait_for test -s back.pid
+    kill -STOP "${PIDS[one]}"
+    wait_for holds zero.err "machine 1 ($(hostname)) is gone: nothing was heard"
+    wait_for holds zero.err ", when those of the lost machine must have ended (restart 1 of 1)"
+    kill -CONT "${PIDS[one]}"
+    node_ended_with zero 0 # within the time of wait_for, which is shorter than 90 seconds
+    node_ended_with one 0
+    cat zero.out one.out
+    [ ! -s zero.out ] && [ ! -s one.out ]
+}
+
+@test "another muster at the place of a lost one cannot say that the old ranks have ended" {
+    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf is_host"
+    cat >deaf.sh <<'END'
+[ $TORCHELASTIC_RESTART_COUNT = 0 ] || { [ ! -e /proc/$(cat deaf.pid) ] || echo "the old rank 1 lives"; exit 0; }
+[ $RANK = 1 ] || exec sleep 60
+trap "" TERM
+echo $$ >deaf.pid
+while :; do sleep 0.1; done
+END
+    node zero $words=1 --shutdown-timeout 3s --max-restarts 1 --no-python sh deaf.sh
+    wait_for listens
+    node one $words=0 --shutdown-timeout 3s --no-python sh deaf.sh
+    wait_for test -s deaf.pid
+    kill -KILL "${PIDS[one]}"
+    node one $words=0 --shutdown-timeout 3s --no-python sh deaf.sh
+    node_ended_with zero 0
+    node_ended_with one 0
+    cat zero.out one.out
+    [ ! -s zero.out ] && [ ! -s one.out ]
+}
+
 @test "machines that do not come are named while the others wait, and the wait ends with status 69" {
     node zero $(static 4 0) --rdzv-conf join_timeout=6 --no-python true
     node two $(static 4 2) --rdzv-conf join_timeout=6 --no-python true

@@ -120,7 +120,7 @@ static void node_gone_note(struct oracle *o, struct oracle_node *node, uint64_t 
     node->is_up = false;
     if (alive_on(o, node) == 0)
         return;
-    o->gone_ms = MAX(o->gone_ms, gone_ms);
+    node->gone_ms = MAX(node->gone_ms, gone_ms);
     failure_note(o, GANG_LOST, first_alive(o, node->first_rank), 0);
     for (uint32_t i = 0; i < node->n_ranks; i++)
         if (o->ranks[node->first_rank + i] == RANK_ALIVE)
@@ -168,6 +168,8 @@ void oracle_event(struct oracle *o, const struct gang_event *ev)
         node->count = ev->count;
     } else if (ev->kind == GEV_NODE_GONE) {
         node_gone_note(o, node, ev->gone_ms);
+    } else if (ev->kind == GEV_NODE_EMPTY) {
+        node->gone_ms = 0;
     } else if (ev->kind == GEV_EXIT) {
         exit_note(o, ev);
     } else if (ev->kind == GEV_HANG) {
@@ -191,6 +193,15 @@ static uint32_t nodes_awaited(const struct oracle *o)
     return MIN(n, o->config.n_nodes_max);
 }
 
+/* Until when ranks may live on nodes that are gone. */
+static uint64_t ranks_may_live_ms(const struct oracle *o)
+{
+    uint64_t at_ms = 0;
+    for (uint32_t i = 0; i < WORLD_NODES; i++)
+        at_ms = MAX(at_ms, o->nodes[i].gone_ms);
+    return at_ms;
+}
+
 /* When the gathering ends if no event comes. */
 static uint64_t gather_end(const struct oracle *o)
 {
@@ -199,7 +210,7 @@ static uint64_t gather_end(const struct oracle *o)
         at_ms = o->config.join_ms ? o->since_ms + o->config.join_ms : NEVER;
     else if (nodes_up(o) < nodes_awaited(o))
         at_ms = o->enough_ms + o->config.more_ms;
-    return MAX(at_ms, o->pause_end_ms);
+    return MAX(MAX(at_ms, o->pause_end_ms), ranks_may_live_ms(o));
 }
 
 static enum gang_outcome outcome_due(const struct oracle *o)
@@ -224,7 +235,8 @@ static void generation_begin(struct oracle *o)
     MUST(o, o->gathers && oracle_alive(o) == 0, "ranks start while others are there");
     MUST(o, nodes_up(o) >= o->config.n_nodes_min, "too few nodes start");
     MUST(o, o->now_ms >= gather_end(o), "nodes start too early");
-    MUST(o, o->now_ms >= o->gone_ms, "ranks start while others may be on a node that is gone");
+    MUST(o, o->now_ms >= ranks_may_live_ms(o),
+         "ranks start while others may be on a node that is gone");
     MUST(o, o->stop == 0, "ranks start after a stop");
     o->gathers = o->has_failed = o->is_final = false;
     o->world_size = 0;
@@ -296,13 +308,14 @@ static void retry_judge(struct oracle *o, const struct gang *gang, const struct 
     uint64_t pause_ms = o->config.pause_ms;
     for (uint32_t i = 0; i < MIN(o->n_restarts, 6u); i++)
         pause_ms *= 2;
-    bool is_delayed = o->gone_ms > o->now_ms + pause_ms;
-    pause_ms = is_delayed ? o->gone_ms - o->now_ms : pause_ms;
+    uint64_t live_ms = ranks_may_live_ms(o);
+    bool is_delayed = live_ms > o->now_ms + pause_ms;
+    uint64_t told_ms = is_delayed ? live_ms - o->now_ms : pause_ms;
     MUST(o, oracle_alive(o) == 0 && !o->gathers, "a restart while ranks are there");
     MUST(o, o->has_failed && o->stop == 0, "a restart without a reason");
     MUST(o, !o->is_final, "a restart after a failure that would come again");
     MUST(o, ++o->n_restarts <= o->config.n_restarts, "a restart too many");
-    MUST(o, a->pause_ms == pause_ms, "a pause of %lu ms instead of %lu", a->pause_ms, pause_ms);
+    MUST(o, a->pause_ms == told_ms, "a pause of %lu ms instead of %lu", a->pause_ms, told_ms);
     MUST(o, a->flag == is_delayed, "a wrong reason for a pause");
     o->gathers = true;
     o->since_ms = o->now_ms;

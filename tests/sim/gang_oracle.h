@@ -32,6 +32,7 @@ enum rank_state {
 
 struct oracle_node {
     bool is_up;
+    uint64_t gone_ms; /* until then, ranks that it had when it was gone may live */
     uint32_t count;
     /* Its part of the present generation. */
     bool is_member, is_told_politely, is_told_at_once;
@@ -54,7 +55,6 @@ struct oracle {
 
     bool gathers;
     uint64_t since_ms, enough_ms, pause_end_ms;
-    uint64_t gone_ms;    /* until then, ranks of nodes that are gone may live */
     uint32_t n_restarts; /* since a generation was healthy */
     uint32_t stop;       /* 1: politely, 2: at once */
     bool is_over;

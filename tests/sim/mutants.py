@@ -212,9 +212,13 @@ GANG = {
     "the pause doubles once too often": (
         "gang.c", "    DOUBLINGS_MAX = 6,", "    DOUBLINGS_MAX = 7,"),
     "nodes start while ranks may live on one that is gone": (
-        "gang.c", "    g->gone_ms = MAX(g->gone_ms, ev->gone_ms);\n", ""),
+        "gang.c", "    g->nodes[ev->node].gone_ms = MAX(g->nodes[ev->node].gone_ms, ev->gone_ms);\n", ""),
+    "a node that is known to be empty is waited for": (
+        "gang.c", "    g->nodes[ev->node].gone_ms = 0;\n", ""),
+    "a node that is empty speaks for all": (
+        "gang.c", "    g->nodes[ev->node].gone_ms = 0;\n", "    for (uint32_t i = 0; i < g->nodes_end; i++)\n        g->nodes[i].gone_ms = 0;\n"),
     "nodes start in the pause": (
-        "gang.c", "    return MAX(at_ms, g->pause_end_ms);\n", "    return at_ms;\n"),
+        "gang.c", "MAX(MAX(at_ms, g->pause_end_ms), all_gone_ms(g))", "MAX(at_ms, all_gone_ms(g))"),
     "others are waited for anew when one comes": (
         "gang.c", "    if (g->enough_ms == NEVER && has_enough(g))\n", "    if (has_enough(g))\n"),
     "enough nodes of the gathering before are enough": (

@@ -196,8 +196,8 @@ static void event_trace(const struct world *w, const struct gang_event *ev)
         GANG_EVENTS(X)
 #undef X
     };
-    printf("%6lu %9lu > %-9s", w->oracle.n_steps, w->now_ms, names[ev->kind]);
-    if (ev->kind == GEV_NODE_UP || ev->kind == GEV_NODE_GONE)
+    printf("%6lu %9lu > %-10s", w->oracle.n_steps, w->now_ms, names[ev->kind]);
+    if (ev->kind == GEV_NODE_UP || ev->kind == GEV_NODE_GONE || ev->kind == GEV_NODE_EMPTY)
         printf(" node %u, %u places", ev->node, ev->count);
     if (ev->gone_ms > 0)
         printf(", ranks may live until %lu", ev->gone_ms);
@@ -309,8 +309,10 @@ static void node_toggles(struct world *w, uint32_t index)
     }
     bool stays_away = node->is_up && !w->is_calm && chance(w, w->rates.gone_for_good);
     uint64_t back_ms = w->now_ms + 1 + span_ms(w, w->rates.node_down_ms);
-    if (node->is_up && chance(w, w->rates.echo))
+    if (node->is_up && chance(w, 0.5))
         ev.gone_ms = w->now_ms + below(w, 2 * GRACE_MAX_MS);
+    if (ev.gone_ms > 0 && chance(w, 0.5))
+        late_add(w, (struct gang_event){.kind = GEV_NODE_EMPTY, .node = ev.node});
     w->toggle_ms[index] = !node->is_up ? (w->is_calm ? NEVER : node_stays_ms(w))
                           : stays_away ? NEVER
                                        : back_ms;

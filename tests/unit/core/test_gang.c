@@ -3,7 +3,7 @@
  * A gang of ranks, rule by rule. A scene is text: events, and the actions that must follow.
  *
  *   up N C     node N is there, with places for C ranks     gone N       node N is gone, and its ranks
- *   lost N MS  the same, but its ranks may live so long
+ *   lost N MS  the same, but its ranks may live so long     empty N      none of them lives
  *   exit R S   rank R ended with status S                   late R S     it was of the generation before
  *   final R S  the same, and the next generation would end so as well
  *   hang R S   rank R stands still, and fails with S        still R S    it was of the generation before
@@ -82,12 +82,13 @@ static const struct verb {
     enum gang_event_kind kind;
     bool is_told, is_late, flag;
 } verbs[] = {
-    {"up", GEV_NODE_UP, true, false, false},     {"gone", GEV_NODE_GONE, true, false, false},
-    {"lost", GEV_NODE_GONE, true, false, false}, {"exit", GEV_EXIT, true, false, false},
-    {"late", GEV_EXIT, true, true, false},       {"final", GEV_EXIT, true, false, true},
-    {"hang", GEV_HANG, true, false, false},      {"still", GEV_HANG, true, true, false},
-    {"stop", GEV_STOP, true, false, false},      {"kill", GEV_STOP, true, false, true},
-    {"tick", GEV_TICK, true, false, false},      {"wait", GEV_TICK, false, false, false},
+    {"up", GEV_NODE_UP, true, false, false},       {"gone", GEV_NODE_GONE, true, false, false},
+    {"lost", GEV_NODE_GONE, true, false, false},   {"exit", GEV_EXIT, true, false, false},
+    {"empty", GEV_NODE_EMPTY, true, false, false}, {"late", GEV_EXIT, true, true, false},
+    {"final", GEV_EXIT, true, false, true},        {"hang", GEV_HANG, true, false, false},
+    {"still", GEV_HANG, true, true, false},        {"stop", GEV_STOP, true, false, false},
+    {"kill", GEV_STOP, true, false, true},         {"tick", GEV_TICK, true, false, false},
+    {"wait", GEV_TICK, false, false, false},
 };
 
 static const struct verb *verb_find(const char *name)
@@ -549,6 +550,23 @@ static void nothing_starts_while_ranks_may_live_on_a_node_that_is_lost(void **st
     scene_close(&scene);
 }
 
+static void a_lost_node_that_is_known_to_be_empty_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(.n_nodes_min = 3, .n_restarts = 9, .pause_ms = 100);
+    play(&scene, "up 0 1, up 1 1, up 2 1", "START 0, START 1, START 2");
+    play(&scene, "lost 1 900, lost 2 500, exit 0 143",
+         "FAIL 1, END 0, END 2, RETRY in 900 for the lost");
+    play(&scene, "up 1 1, up 2 1, tick 200, empty 1", "");
+    wakes_in(&scene, 300); /* for the other */
+    play(&scene, "empty 2", "START 0, START 1, START 2");
+    /* The pause remains; and it may be known before all others have ended. */
+    play(&scene, "lost 1 900, tick 50, up 1 1, empty 1", "FAIL 1, END 0, END 2");
+    play(&scene, "exit 0 143, exit 2 143", "RETRY in 200");
+    play(&scene, "tick 200", "START 0, START 1, START 2");
+    scene_close(&scene);
+}
+
 static void too_few_nodes_after_a_pause_end_the_gang(void **state)
 {
     (void)state;
@@ -677,6 +695,7 @@ int main(void)
         cmocka_unit_test(the_time_until_the_failure_counts_not_that_of_the_end),
         cmocka_unit_test(nodes_gather_in_the_pause_but_nothing_is_decided_before_its_end),
         cmocka_unit_test(nothing_starts_while_ranks_may_live_on_a_node_that_is_lost),
+        cmocka_unit_test(a_lost_node_that_is_known_to_be_empty_is_not_waited_for),
         cmocka_unit_test(too_few_nodes_after_a_pause_end_the_gang),
         cmocka_unit_test(a_stop_while_nodes_gather_ends_the_gang_at_once),
         cmocka_unit_test(a_stop_ends_all_ranks_first),

@@ -42,6 +42,11 @@ static void on_exited(void *context, uint32_t node, const struct rendezvous_exit
          exit->tail.at);
 }
 
+static void on_empty(void *context, uint32_t node)
+{
+    said(context, "empty %u", node);
+}
+
 static void on_left(void *context, uint32_t node, const struct err *why, bool has_closed)
 {
     assert_true(why->code != 0 && why->text[0]);
@@ -93,6 +98,7 @@ static void on_warned(void *context, const char *text)
 
 static const struct rendezvous_handlers handlers = {.joined = on_joined,
                                                     .exited = on_exited,
+                                                    .empty = on_empty,
                                                     .left = on_left,
                                                     .welcomed = on_welcomed,
                                                     .start = on_start,
