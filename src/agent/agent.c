@@ -128,6 +128,7 @@ static void taken_send(struct agent *agent, uint32_t part)
                                .n_cpus = processors_allowed(),
                                .distance = chosen.distance};
     snprintf(taken.program, sizeof(taken.program), "%s", shell_self_path(agent->shell));
+    snprintf(taken.place, sizeof(taken.place), "%s", agent->presence.place);
     wire_taken(&body, &taken);
     agent_send(agent, FRAME_TAKEN, WIRE_NO_WORKER, 0, buf_str(&out));
     device_list_release(&chosen);
@@ -184,6 +185,7 @@ static int devices_take(struct agent *agent, struct err *err)
     if (rc)
         return rc;
     allocation_spare(&agent->allocation);
+    agent_presence_take(agent);
     if (holder.run_id)
         shell_run_id_set(shell, holder.run_id);
     shell_files_allow(shell, agent->allocation.n_seats);
@@ -229,7 +231,7 @@ static void take_hello(struct agent *agent, const struct frame *frame)
 {
     struct wire_hello hello;
     struct err err = {0};
-    const struct hello_facts own = {MUSTER_VERSION, agent->program, 0};
+    const struct hello_facts own = {MUSTER_VERSION, agent->program.hash, 0};
     if (hello_read(frame->body, &own, &hello, &err) != 0) {
         link_break(&agent->link, &err);
         return;
@@ -420,6 +422,8 @@ static void on_tick(void *context)
         devices_try(agent);
     if (agent->watch)
         device_watch_check(agent->watch);
+    if (agent->has_devices && !agent->is_over)
+        agent_presence_tick(agent);
 }
 
 static void on_second(void *context)
@@ -427,7 +431,7 @@ static void on_second(void *context)
     struct agent *agent = context;
     if (agent->watch)
         device_watch_renew(agent->watch);
-    if (agent->is_kept && ++agent->n_seconds % TOUCH_S == 0)
+    if (agent->program.is_kept && ++agent->program.n_seconds % TOUCH_S == 0)
         kept_touch(shell_self_path(agent->shell));
 }
 
@@ -462,7 +466,7 @@ static int begin(struct agent *agent, struct err *err)
 {
     struct shell *shell = agent->shell;
     cleanup_buf struct buf hello = BUF_INIT;
-    int rc = program_hash(agent->program, err);
+    int rc = program_hash(agent->program.hash, err);
     if (rc == 0)
         rc = shell_begin_bare(shell, err);
     if (rc == 0)
@@ -472,7 +476,7 @@ static int begin(struct agent *agent, struct err *err)
     if (rc)
         return rc;
     link_begin(&agent->link, &link_handlers, agent, GREETING_LIMIT_MS, clock_now_ms());
-    hello_write(&hello, &(struct hello_facts){MUSTER_VERSION, agent->program, 0});
+    hello_write(&hello, &(struct hello_facts){MUSTER_VERSION, agent->program.hash, 0});
     agent_send(agent, FRAME_HELLO, WIRE_NO_WORKER, 0, buf_str(&hello));
     return 0;
 }
@@ -497,7 +501,7 @@ int agent_run(struct log *log, const char *self_path, const struct agent_request
         unsetenv("OLDPWD");
         if (!folder_set(request->folder))
             (void)folder_set("/");
-        agent.is_kept = true;
+        agent.program.is_kept = true;
         kept_touch(self_path);
     }
     int rc = begin(&agent, err);

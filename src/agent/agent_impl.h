@@ -24,9 +24,11 @@ struct agent {
         uint64_t at_ms, until_ms; /* the next try, and the end of all tries; at_ms 0: no try */
     } tries;                      /* tries to take devices */
     char *mark; /* an entry in the environment of each worker, by which the keeper finds them */
-    char program[BUNDLE_HASH_BYTES]; /* the hash of the program */
-    bool is_kept;                    /* a head has installed it (kept.h) */
-    uint64_t n_seconds;
+    struct {
+        char hash[BUNDLE_HASH_BYTES];
+        bool is_kept; /* a head has installed it (kept.h) */
+        uint64_t n_seconds;
+    } program;
     char *head;       /* machine and process of the head; NULL: not known yet */
     char *run;        /* the folder of its run on its machine; NULL: not known yet */
     bool is_over;     /* the head has gone, or the agent ends: the workers are being ended */
@@ -38,8 +40,13 @@ struct agent {
         struct cpu_share *at; /* [of.n_ranks]; NULL: not computed yet */
     } shares;                 /* of the ranks that were started last */
     struct device_watch *watch;
-    struct allocation_wish wish;   /* the wish by which the devices were taken */
-    struct grow *grow;             /* NULL: the head has not asked for more, or names devices */
+    struct allocation_wish wish; /* the wish by which the devices were taken */
+    struct grow *grow;           /* NULL: the head has not asked for more, or names devices */
+    struct {
+        char place[128]; /* "": nobody sees it */
+        uint32_t
+            next_number; /* of the agents before this one, the first that may live; 0: not asked */
+    } presence;
     char *cwd;                     /* the folder of the workers; NULL: the agent's own */
     struct scratch scratch;        /* for files of shards, and sockets of --channel-path */
     struct agent_files *files;     /* a list */
@@ -65,6 +72,13 @@ void agent_locks_sign(struct agent *agent, const char *run_id);
 void agent_end_now(struct agent *agent);
 /* Makes the folder for files if the agent has none yet. */
 MUST_CHECK int agent_scratch_take(struct agent *agent, struct err *err);
+
+/* ---- presence.c ---- */
+
+/* Takes the name by which later agents of this head see that processes of this one live. */
+void agent_presence_take(struct agent *agent);
+/* Tells the head once when no process of an earlier agent lives. */
+void agent_presence_tick(struct agent *agent);
 
 /* ---- agent_files.c ---- */
 

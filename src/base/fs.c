@@ -360,8 +360,28 @@ bool folder_is_empty(const char *path)
     return n_entries == 0;
 }
 
+static void space_read(const char *link, char out[64])
+{
+    ssize_t len = readlink(link, out, 63);
+    out[MAX(len, 0)] = '\0';
+}
+
 void pid_space(char out[64])
 {
-    ssize_t len = readlink("/proc/self/ns/pid", out, 63);
-    out[MAX(len, 0)] = '\0';
+    space_read("/proc/self/ns/pid", out);
+}
+
+void net_space(char out[64])
+{
+    space_read("/proc/self/ns/net", out);
+}
+
+void boot_id_read(char out[64])
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    struct err err = {0};
+    out[0] = '\0';
+    if (file_read("/proc/sys/kernel/random/boot_id", 64, &text, &err) == 0)
+        snprintf(out, 64, "%s", buf_text(&text));
+    out[strcspn(out, "\n")] = '\0';
 }

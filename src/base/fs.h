@@ -72,6 +72,9 @@ bool path_exists(const char *path);
 /* The pid namespace of this process, such as "pid:[4026531836]". A pid is valid only in its
  * namespace, that is, within one container. */
 void pid_space(char out[64]);
+void net_space(char out[64]);
+/* A random number of the running system, which another start of it does not have; "": not known. */
+void boot_id_read(char out[64]);
 /* How many files this process may have open, after the limit was raised to `wanted` as far as is
  * allowed. */
 uint64_t open_files_allow(uint64_t wanted);

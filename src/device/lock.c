@@ -171,34 +171,48 @@ static uint64_t name_hash(const char *folder, const char *uuid)
     }
 }
 
-static socklen_t name_make(const char *file, struct sockaddr_un *out)
+static struct kernel_name {
+    struct sockaddr_un address;
+    socklen_t len;
+} name_make(const char *fmt, ...) PRINTF(1, 2);
+static struct kernel_name name_make(const char *fmt, ...)
 {
-    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
-    int len = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "muster-device/%016lx/%.70s",
-                       name_hash(lock_folder(), file), file);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    struct kernel_name name = {.address.sun_family = AF_UNIX};
+    va_list args;
+    va_start(args, fmt);
+    int len = vsnprintf(name.address.sun_path + 1, sizeof(name.address.sun_path) - 1, fmt, args);
+    va_end(args);
+    len = MIN(len, (int)sizeof(name.address.sun_path) - 2);
+    name.len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    return name;
+}
+
+static struct kernel_name name_of_device(const char *file)
+{
+    return name_make("muster-device/%016lx/%.70s", name_hash(lock_folder(), file), file);
+}
+
+static struct kernel_name name_of_presence(const char *presence)
+{
+    return name_make("muster-presence/%.80s", presence);
 }
 
 /*
  * Returns a descriptor that holds the name, or -1 with errno; EADDRINUSE: another process holds the
  * name.
  */
-static int name_take(const char *file)
+static int name_take(const struct kernel_name *name)
 {
-    struct sockaddr_un name;
-    socklen_t len = name_make(file, &name);
     cleanup_fd int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&name, len) != 0)
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&name->address, name->len) != 0)
         return -1;
     return steal_fd(&fd);
 }
 
-static bool name_is_taken(const char *file)
+static bool name_is_taken(const struct kernel_name *name)
 {
-    struct sockaddr_un name;
-    socklen_t len = name_make(file, &name);
     cleanup_fd int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    return fd >= 0 && connect(fd, (struct sockaddr *)&name, len) == 0;
+    return fd >= 0 && connect(fd, (const struct sockaddr *)&name->address, name->len) == 0;
 }
 
 /* ---- the file ---- */
@@ -259,7 +273,8 @@ static int taken(const char *label, const struct buf *holder, enum holder who, s
 
 static int name_lock(struct device_lock *lock, int folder, const char *label, struct err *err)
 {
-    lock->name_fd = name_take(lock->file);
+    const struct kernel_name name = name_of_device(lock->file);
+    lock->name_fd = name_take(&name);
     if (lock->name_fd >= 0)
         return 0;
     if (errno == EADDRINUSE) {
@@ -312,8 +327,8 @@ static bool needs_lock(const struct device *device)
 int device_locks_take(struct device_locks *locks, const struct device_list *devices,
                       const size_t *chosen, size_t n_chosen, const char *run, struct err *err)
 {
-    *locks =
-        (struct device_locks){.at = xcalloc(n_chosen + 1, sizeof(*locks->at)), .folder_fd = -1};
+    *locks = (struct device_locks){
+        .at = xcalloc(n_chosen + 1, sizeof(*locks->at)), .folder_fd = -1, .presence_fd = -1};
     for (size_t i = 0; i < n_chosen; i++) {
         const struct device *device = &devices->at[chosen[i]];
         if (!needs_lock(device))
@@ -344,6 +359,19 @@ void device_locks_sign(const struct device_locks *locks, const char *run)
         write_holder(locks->at[i].file_fd, run);
 }
 
+bool device_locks_be_present(struct device_locks *locks, const char *presence)
+{
+    const struct kernel_name name = name_of_presence(presence);
+    locks->presence_fd = name_take(&name);
+    return locks->presence_fd >= 0;
+}
+
+bool presence_is_held(const char *presence)
+{
+    const struct kernel_name name = name_of_presence(presence);
+    return name_is_taken(&name);
+}
+
 static bool is_among(size_t device, const size_t *devices, size_t n_devices)
 {
     bool is = false;
@@ -366,6 +394,8 @@ size_t device_locks_fds(const struct device_locks *locks, const size_t *devices,
     }
     if (n > 0)
         out[n++] = locks->folder_fd;
+    if (locks->at && locks->presence_fd >= 0)
+        out[n++] = locks->presence_fd;
     return n;
 }
 
@@ -400,7 +430,8 @@ static bool look(const struct device *device, struct buf *holder, enum holder *w
     file_name(device, name);
     cleanup_fd int folder = open(lock_folder(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     cleanup_fd int fd = folder < 0 ? -1 : file_open(folder, name, false);
-    bool is_locked = name_is_taken(name) ||
+    const struct kernel_name in_kernel = name_of_device(name);
+    bool is_locked = name_is_taken(&in_kernel) ||
                      (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK);
     if (is_locked)
         *who = read_holder(fd, holder);
@@ -426,6 +457,8 @@ bool device_is_left(const struct device *device, uint64_t waited_ms)
 void device_locks_join(struct device_locks *locks, struct device_locks *more, size_t first_device)
 {
     bool has_folder = locks->at && locks->folder_fd >= 0;
+    if (!locks->at)
+        locks->presence_fd = -1;
     locks->at = xrealloc(locks->at, (locks->len + more->len + 1) * sizeof(*locks->at));
     for (size_t i = 0; i < more->len; i++) {
         locks->at[locks->len] = more->at[i];
@@ -445,8 +478,10 @@ void device_locks_release(struct device_locks *locks)
         fd_close(&locks->at[i].file_fd);
         fd_close(&locks->at[i].name_fd);
     }
-    if (locks->at)
+    if (locks->at) {
         fd_close(&locks->folder_fd);
+        fd_close(&locks->presence_fd);
+    }
     free(locks->at);
     *locks = (struct device_locks){0};
 }

@@ -19,7 +19,7 @@
 
 enum {
     LOCK_FILE_MAX = 112,
-    LOCK_FDS_MAX = 2 * SEAT_DEVICES_MAX + 1
+    LOCK_FDS_MAX = 2 * SEAT_DEVICES_MAX + 2
 };
 
 struct device_lock {
@@ -33,6 +33,7 @@ struct device_locks {
     struct device_lock *at;
     size_t len;
     int folder_fd;
+    int presence_fd; /* -1: none */
 };
 
 /*
@@ -45,8 +46,16 @@ MUST_CHECK int device_locks_take(struct device_locks *locks, const struct device
                                  struct err *err);
 void device_locks_sign(const struct device_locks *locks, const char *run);
 /*
+ * Takes a name in the kernel that is held as the locks are, also without a device: as long as it is
+ * held, processes of this muster may live. False: another process holds it, or the sandbox does
+ * not allow names.
+ */
+bool device_locks_be_present(struct device_locks *locks, const char *presence);
+/* Does a process hold this name? Names of another machine or network namespace are not seen. */
+bool presence_is_held(const char *presence);
+/*
  * The descriptors that a process must keep open to hold these devices' locks: up to two per device,
- * and that of the folder. Returns their number.
+ * that of the folder, and that of the presence. Returns their number.
  */
 size_t device_locks_fds(const struct device_locks *locks, const size_t *devices, size_t n_devices,
                         int *out);

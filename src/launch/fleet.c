@@ -13,6 +13,7 @@ struct fleet_host {
     struct machine machine; /* first: a pointer to it is one to the host */
     size_t number;          /* in hosts_view() */
     bool is_up;             /* as the gang was told */
+    bool may_live;          /* ranks that it had when it was lost, as far as is known */
     bool is_unfit;          /* it cannot have the wanted ranks */
     struct {
         bool is_wanted;
@@ -117,15 +118,30 @@ static bool has_ranks(struct fleet_host *host)
     return host->machine.n_ranks > 0;
 }
 
+/* Tells the gang once that nothing is left of what the host had when it was lost. */
+static void emptiness_look(struct fleet_host *host)
+{
+    struct launch *launch = host->machine.launch;
+    if (!host->is_up || !host->may_live || !view_of(host).is_empty)
+        return;
+    host->may_live = false;
+    log_add(shell_log(launch->shell), LOG_WARN, "launch", "%s: its old ranks have ended",
+            host->machine.name);
+    lead_tell(launch, (struct gang_event){.kind = GEV_NODE_EMPTY, .node = node_of(host)});
+}
+
 static void host_look(struct fleet_host *host)
 {
     struct launch *launch = host->machine.launch;
     bool is_up = hosts_is_up(shell_hosts(launch->shell), host->number) && has_ranks(host);
     uint32_t node = node_of(host);
-    if (is_up == host->is_up)
+    if (is_up == host->is_up) {
+        emptiness_look(host);
         return;
+    }
     const char *why = view_of(host).why;
     host->is_up = is_up;
+    host->may_live |= !is_up;
     host->next.is_wanted = false;
     launch->others.nodes[node].is_here = is_up;
     if (!is_up) {

@@ -289,6 +289,7 @@ static struct allocation_wish wish_of(const struct launch_request *request)
     wish.gpus_per_worker = SEAT_HAS_ALL;
     wish.is_plan = request->is_plan;
     wish.hosts_min = wish.hosts_min > 0 ? wish.hosts_min : HOSTS_ALL;
+    wish.asks_presence = true;
     return wish;
 }
 

@@ -100,12 +100,20 @@ static void on_hello(struct remote *remote, const struct frame *frame)
         (int64_t)MIN(hello.wall_ms, (uint64_t)INT64_MAX / 2) - clock_wall_ms();
     snprintf(remote->peer.version, sizeof(remote->peer.version), "%s", hello.version);
     link_ping(&remote->link, clock_now_ms()); /* answered before the agent looks for devices */
+    remote->opts.take.agent_number++;
     wire_take(&body, &remote->opts.take);
     remote_send(remote, FRAME_TAKE, WIRE_NO_WORKER, 0, buf_str(&out));
     /* While the agent waits for devices, it says nothing. */
     remote->link.silence_limit_ms =
         remote->opts.silence_limit_ms + remote->opts.take.wait_ms + TAKE_LIMIT_MS;
     remote->state = REMOTE_ASKED;
+}
+
+static void place_note(struct remote *remote, const char *place)
+{
+    if (!remote->place[0])
+        snprintf(remote->place, sizeof(remote->place), "%s", place);
+    remote->were_elsewhere |= !place[0] || strcmp(remote->place, place) != 0;
 }
 
 static void on_taken(struct remote *remote, const struct frame *frame)
@@ -121,6 +129,7 @@ static void on_taken(struct remote *remote, const struct frame *frame)
         remote->state = REMOTE_UP;
         remote->link.silence_limit_ms = remote->opts.silence_limit_ms;
         wire_taken_clean(&taken);
+        place_note(remote, taken.place);
         remote->opts.handlers->taken(remote->opts.context, &taken);
         remote_files_return(remote);
     } else if (is_well && remote->has_asked_more) {
@@ -153,6 +162,15 @@ static void on_draining(struct remote *remote, const struct frame *frame)
     link_break(&remote->link, &why);
 }
 
+static void on_empty(struct remote *remote, const struct frame *frame)
+{
+    (void)frame;
+    if (remote->were_elsewhere || !remote->opts.handlers->empty)
+        return;
+    remote->opts.take.empty_number = remote->opts.take.agent_number - 1;
+    remote->opts.handlers->empty(remote->opts.context);
+}
+
 static void on_sample(struct remote *remote, const struct frame *frame)
 {
     struct wire_body body = wire_body_of(frame->body);
@@ -172,6 +190,7 @@ static const struct {
     [FRAME_HELLO] = {REMOTE_STARTED, on_hello},   [FRAME_TAKEN] = {REMOTE_ASKED, on_taken},
     [FRAME_REFUSED] = {REMOTE_ASKED, on_refused}, [FRAME_FAILED] = {REMOTE_UP, on_refused},
     [FRAME_SAMPLE] = {REMOTE_UP, on_sample},      [FRAME_DRAINING] = {REMOTE_UP, on_draining},
+    [FRAME_EMPTY] = {REMOTE_UP, on_empty},
 };
 
 static void on_frame(void *context, const struct frame *frame)

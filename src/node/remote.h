@@ -42,6 +42,8 @@ struct remote_handlers {
      * up.
      */
     bool (*draining)(void *context);
+    /* No process of an agent that was there before lives; NULL: not asked (wire_take). */
+    void (*empty)(void *context);
     /* Position among the devices of `taken`. */
     void (*sampled)(void *context, const struct device_sample *sample);
     /* A line that the transport, or the agent, printed on its standard error. */

@@ -18,16 +18,6 @@ static uint64_t nonce_new(const struct remote *remote)
     return mix64(mix64(clock_now_ns()) ^ (uint64_t)getpid() ^ (uint64_t)(uintptr_t)remote);
 }
 
-static void boot_id_read(char out[64])
-{
-    cleanup_buf struct buf text = BUF_INIT;
-    struct err err = {0};
-    out[0] = '\0';
-    if (file_read("/proc/sys/kernel/random/boot_id", 64, &text, &err) == 0)
-        snprintf(out, 64, "%s", buf_text(&text));
-    out[strcspn(out, "\n")] = '\0';
-}
-
 void remote_start_begin(struct remote *remote)
 {
     remote_start_release(remote);

@@ -23,7 +23,7 @@
 #include "base/err.h"
 
 enum {
-    WIRE_PROTOCOL = 4,
+    WIRE_PROTOCOL = 5,
     WIRE_HEADER_BYTES = 16,
     WIRE_DATA_MAX_BYTES = 64 * 1024, /* of one frame of data; a sender splits longer data */
     WIRE_CREDIT_BYTES = 256 * 1024,  /* of each stream of a worker, at first */
@@ -87,7 +87,8 @@ enum {
     X(GANG_ASK, 8)               /* from it: where does it stand? */   \
     X(GANG_WHERE, 8224)          /* to it: there */                    \
     X(DRAINING, 0)               /* from the agent: its job ends */    \
-    X(GANG_EMPTY, 0)             /* to the leader: no rank lives */
+    X(GANG_EMPTY, 0)             /* to the leader: no rank lives */    \
+    X(EMPTY, 0)                  /* from the agent: see wire_take */
 
 enum frame_type {
 #define X(name, body_max) FRAME_##name,

@@ -221,6 +221,9 @@ void wire_take(struct wire_body *body, struct wire_take *take)
     wire_text(body, take->cwd, sizeof(take->cwd));
     wire_text(body, take->program, sizeof(take->program));
     wire_text(body, take->script, sizeof(take->script));
+    wire_text(body, take->presence, sizeof(take->presence));
+    wire_u32(body, &take->agent_number);
+    wire_u32(body, &take->empty_number);
 }
 
 /* The fields of a device that the head shows, or tells its workers. */
@@ -326,6 +329,7 @@ void wire_taken(struct wire_body *body, struct wire_taken *taken)
     if (taken->n_cpus > CPUS_MAX)
         body->is_malformed = true;
     wire_text(body, taken->program, sizeof(taken->program));
+    wire_text(body, taken->place, sizeof(taken->place));
     distances(body, taken);
     if (!body->out && !body->is_malformed && !sets_are_sound(taken))
         body->is_malformed = true;

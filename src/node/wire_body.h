@@ -76,6 +76,12 @@ struct wire_take {
     char cwd[4096];     /* the head's: for the workers, if it exists there */
     char program[4096]; /* of the workers; refused if it is missing; "": not known */
     char script[4096];  /* their script; likewise */
+    /*
+     * "": not asked. Else the agent holds the name `presence`.`agent_number` while it or its workers live, and sends EMPTY
+     * when the names of the agents before it, behind `empty_number`, are held no longer.
+     */
+    char presence[64];
+    uint32_t agent_number, empty_number;
 };
 void wire_take(struct wire_body *body, struct wire_take *take);
 
@@ -87,6 +93,7 @@ struct wire_taken {
     char *notes;        /* lines for the user, free() it after reading; not NULL */
     uint32_t n_cpus;    /* CPUs that the agent may use; 0: not known */
     char program[4096]; /* the agent's own; "": not known */
+    char place[128];    /* where its presence is seen: machine and network; "": nowhere */
     uint8_t *
         distance; /* [n_devices * n_devices], smaller is nearer; NULL: not known. free() it after reading */
 };

@@ -310,6 +310,7 @@ static void on_lost(void *context, const struct err *why)
     if (before != HOST_UP)
         return;
     h->lost_at_ms = clock_now_ms();
+    h->is_empty = false;
     host_log(h, LOG_WARN,
              h->hosts->shell->verb->takes_seats ? "lost; what it had not answered runs elsewhere: "
                                                 : "lost: ",
@@ -463,11 +464,18 @@ static bool on_draining(void *context)
     return job_end_told(context);
 }
 
+static void on_empty(void *context)
+{
+    struct remote_host *h = context;
+    h->is_empty = true;
+}
+
 static const struct remote_handlers handlers = {.greeted = on_greeted,
                                                 .taken = on_taken,
                                                 .more = on_more,
                                                 .lost = on_lost,
                                                 .draining = on_draining,
+                                                .empty = on_empty,
                                                 .sampled = on_sampled,
                                                 .said = on_said};
 

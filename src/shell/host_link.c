@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shell/host_link.h"
 
+#include <unistd.h>
+
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "node/launcher.h"
 #include "shell/shell_impl.h"
@@ -23,6 +26,9 @@ static int take_fill(const struct shell *shell, const struct allocation_wish *wi
     snprintf(take->program, sizeof(take->program), "%s", wish->program ? wish->program : "");
     snprintf(take->script, sizeof(take->script), "%s", wish->script ? wish->script : "");
     snprintf(take->run_id, sizeof(take->run_id), "%s", run_id ? run_id : "");
+    if (wish->asks_presence)
+        snprintf(take->presence, sizeof(take->presence), "%d-%lx-%lx", getpid(), clock_now_ns(),
+                 (uintptr_t)host);
     if (snprintf(take->gpus, sizeof(take->gpus), "%s", gpus ? gpus : "") >= (int)sizeof(take->gpus))
         return fail(err, ERR_USAGE, "the list of devices is longer than %zu bytes",
                     sizeof(take->gpus) - 1);

@@ -219,6 +219,7 @@ struct host_view hosts_view(const struct hosts *hosts, size_t number)
                                                  .gpus = h->host.gpus,
                                                  .away_ms = away_ms,
                                                  .lost_ms = h->lost_ms + away_ms,
+                                                 .is_empty = h->is_empty,
                                                  .round_trip_ms = remote_round_trip_ms(h->node),
                                                  .n_bytes = remote_bytes(h->node),
                                                  .why = h->why.code ? h->why.text : NULL});

@@ -137,7 +137,7 @@ static void keeper_note(struct shell *shell, int rc, const struct err *why)
 /* The locks that the keeper is to hold; free() them. */
 static int *locks_held_new(const struct allocation *allocation, size_t *n_held)
 {
-    int *held = xcalloc(2 * allocation->n_chosen + 1, sizeof(*held));
+    int *held = xcalloc(2 * allocation->n_chosen + 2, sizeof(*held));
     *n_held = device_locks_fds(&allocation->locks, allocation->chosen, allocation->n_chosen, held);
     return held;
 }

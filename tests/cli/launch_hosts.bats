@@ -220,6 +220,23 @@ END
     done
 }
 
+@test "a host that is back is not waited for any longer when its new agent sees that the old ranks have ended" {
+    worker stays <<'END'
+#!/bin/sh
+[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || { [ "$RANK" = 0 ] || { ps -o stat= -p $(cat old.1) | grep -v Z >lives; echo "$TORCHELASTIC_RESTART_COUNT" >>again; }; exit 0; }
+[ "$RANK" = 1 ] && echo $$ >old.1 && trap 'sleep 2; exit 143' TERM
+while :; do sleep 0.1; done
+END
+    launch_begin --max-restarts 1 --host-timeout 100s --shutdown-timeout 100s --hosts one=cpu:1,two=cpu:1 --via './reach {host}' --no-python ./stays
+    wait_for test -s old.1
+    kill -KILL "$(agent_of two)"
+    wait_for test -s again # long before 200 seconds have passed
+    map_end
+    ended_with 0
+    [ ! -s lives ]
+    says "all ranks start again in " "when those of the lost host must have ended (restart 1 of 1)" "two: it is connected again" "two: its old ranks have ended"
+}
+
 @test "with --hosts-min the ranks start, and start again, on the hosts that are there" {
     worker via <<'END'
 #!/bin/sh

@@ -214,6 +214,32 @@ static void cpu_slots_and_simulated_devices_are_not_locked(void **state)
     device_list_release(&list);
 }
 
+/* Held by the same descriptors as the locks, though there is no device that needs one. */
+static void a_presence_is_seen_until_all_who_hold_it_have_ended(void **state)
+{
+    (void)state;
+    struct device_list list = {0};
+    struct device_locks locks, others;
+    size_t chosen[] = {0};
+    int fds[LOCK_FDS_MAX];
+    assert_int_equal(device_locks_take(&locks, &list, chosen, 0, "mine", NULL), 0);
+    assert_int_equal(device_locks_take(&others, &list, chosen, 0, "mine", NULL), 0);
+    assert_int_equal(device_locks_fds(&locks, chosen, 0, fds), 0);
+    assert_false(presence_is_held("test-lock.1"));
+    assert_true(device_locks_be_present(&locks, "test-lock.1"));
+    assert_false(device_locks_be_present(&others, "test-lock.1"));
+    assert_true(presence_is_held("test-lock.1"));
+    assert_false(presence_is_held("test-lock.11"));
+    assert_int_equal(device_locks_fds(&locks, chosen, 0, fds), 1);
+    assert_int_equal(device_locks_fds(&others, chosen, 0, fds), 0);
+    int guards = dup(fds[0]);
+    device_locks_release(&locks);
+    device_locks_release(&others);
+    assert_true(presence_is_held("test-lock.1"));
+    assert_int_equal(close(guards), 0);
+    assert_false(presence_is_held("test-lock.1"));
+}
+
 static void the_folder_is_sticky_and_for_everybody(void **state)
 {
     (void)state;
@@ -291,6 +317,7 @@ int main(void)
         WITH_FOLDER(what_a_dead_muster_left_is_told_from_a_living_one),
         WITH_FOLDER(asking_does_not_take),
         WITH_FOLDER(cpu_slots_and_simulated_devices_are_not_locked),
+        WITH_FOLDER(a_presence_is_seen_until_all_who_hold_it_have_ended),
         WITH_FOLDER(the_folder_is_sticky_and_for_everybody),
         WITH_FOLDER(a_folder_that_could_be_a_trap_is_refused),
         WITH_FOLDER(a_lock_file_that_is_a_link_is_refused_and_its_target_untouched),
