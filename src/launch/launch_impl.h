@@ -70,7 +70,7 @@ struct other {
     char *host; /* NULL: it has never come */
     char *left; /* why it was lost last; NULL: never */
     bool is_here;
-    uint64_t process; /* of the muster there (struct rendezvous_member) */
+    uint64_t process, grace_ms; /* of the muster there (struct rendezvous_member) */
     /* Until gone_ms, ranks may live of a muster that was lost: of this process; 0: of several. */
     uint64_t lost_process, gone_ms;
 };

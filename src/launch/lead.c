@@ -153,6 +153,7 @@ void lead_on_joined(void *context, const struct rendezvous_member *member)
     launch->others.nodes[member->node].host = xstrdup(member->host);
     launch->others.nodes[member->node].is_here = true;
     launch->others.nodes[member->node].process = member->process;
+    launch->others.nodes[member->node].grace_ms = member->grace_ms;
     launch->others.n_here++;
     launch->others.any_came = true;
     if (launch->others.farewell)
@@ -167,11 +168,10 @@ void lead_on_joined(void *context, const struct rendezvous_member *member)
  * When nothing is left of what a machine that has gone had started: it ends its ranks when it sees that this one is gone for
  * it. That may be only after a silence, which begins when this end closes the connection.
  */
-static uint64_t emptied_ms(const struct launch *launch, bool has_closed)
+static uint64_t emptied_ms(const struct launch *launch, const struct other *other, bool has_closed)
 {
-    const struct launch_request *request = launch->request;
-    uint64_t notice_ms = has_closed ? 0 : meeting_silence_ms(&request->meeting);
-    return shell_now(launch->shell) + notice_ms + request->grace_ms + EMPTIED_SLACK_MS;
+    uint64_t notice_ms = has_closed ? 0 : meeting_silence_ms(&launch->request->meeting);
+    return shell_now(launch->shell) + notice_ms + other->grace_ms + EMPTIED_SLACK_MS;
 }
 
 void lead_on_left(void *context, uint32_t node, const struct err *why, bool has_closed)
@@ -181,7 +181,7 @@ void lead_on_left(void *context, uint32_t node, const struct err *why, bool has_
     bool is_only =
         shell_now(launch->shell) >= other->gone_ms || other->lost_process == other->process;
     other->lost_process = is_only ? other->process : 0;
-    other->gone_ms = MAX(other->gone_ms, emptied_ms(launch, has_closed));
+    other->gone_ms = MAX(other->gone_ms, emptied_ms(launch, other, has_closed));
     other->is_here = false;
     launch->others.n_here--;
     free(other->left);

@@ -90,7 +90,10 @@ int meeting_open(struct launch *launch, struct err *err)
                                          .join_ms = meeting->join_ms,
                                          .handlers = &handlers,
                                          .context = launch};
-    struct rendezvous_member self = {.node = meeting->node, .n_ranks = launch->own.n_ranks};
+    struct rendezvous_member self = {.node = meeting->node,
+                                     .n_ranks = launch->own.n_ranks,
+                                     .grace_ms =
+                                         MIN(launch->request->grace_ms, RENDEZVOUS_GRACE_MAX_MS)};
     host_name(self.host);
     switch (meeting->role) {
     case LAUNCH_LEADS:

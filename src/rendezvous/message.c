@@ -50,9 +50,11 @@ void message_join(struct wire_body *body, struct message_join *join)
     wire_u32(body, &member->n_ranks);
     wire_text(body, member->host, sizeof(member->host));
     wire_u64(body, &member->process);
+    wire_u64(body, &member->grace_ms);
     wire_u32(body, &join->n_nodes_max);
     wire_raw(body, join->nonce, NONCE_BYTES);
     require(body, member->n_ranks >= 1 && member->n_ranks <= RENDEZVOUS_RANKS_MAX);
+    require(body, member->grace_ms <= RENDEZVOUS_GRACE_MAX_MS);
     require(body, join->n_nodes_max >= 1 && join->n_nodes_max <= RENDEZVOUS_NODES_MAX);
 }
 

@@ -29,14 +29,16 @@ enum {
     RENDEZVOUS_TEXT_MAX = 16384, /* of a text in a message; a longer one is cut */
     RENDEZVOUS_TOKEN_MIN_BYTES = 16
 };
-#define RENDEZVOUS_ANY_NODE UINT32_MAX
+#define RENDEZVOUS_GRACE_MAX_MS (1ull << 50)
+#define RENDEZVOUS_ANY_NODE     UINT32_MAX
 
 /* A machine, by its own account. */
 struct rendezvous_member {
-    uint32_t node;    /* its number; RENDEZVOUS_ANY_NODE: the leader assigns the first free one */
-    uint32_t n_ranks; /* 1 … RENDEZVOUS_RANKS_MAX */
-    char host[256];   /* printable, after reading */
-    uint64_t process; /* a random number of its muster's process, which makes it itself */
+    uint32_t node;     /* its number; RENDEZVOUS_ANY_NODE: the leader assigns the first free one */
+    uint32_t n_ranks;  /* 1 … RENDEZVOUS_RANKS_MAX */
+    char host[256];    /* printable, after reading */
+    uint64_t process;  /* a random number of its muster's process, which makes it itself */
+    uint64_t grace_ms; /* between TERM and KILL of its ranks; at most RENDEZVOUS_GRACE_MAX_MS */
 };
 
 /* One generation, for one node. */

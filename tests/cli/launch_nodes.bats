@@ -231,7 +231,7 @@ case $WORLD_SIZE$RANK in
 10) [ ! -e /proc/$(cat deaf.pid) ] || echo "rank 1 lives" ;;
 esac
 END
-    node zero $words=1 --shutdown-timeout 3s --max-restarts 1 --no-python sh deaf.sh
+    node zero $words=1 --shutdown-timeout 1s --max-restarts 1 --no-python sh deaf.sh
     wait_for listens
     node one $words=0 --shutdown-timeout 3s --no-python sh deaf.sh
     wait_for test -s deaf.pid
@@ -282,7 +282,7 @@ trap "" TERM
 echo $$ >deaf.pid
 while :; do sleep 0.1; done
 END
-    node zero $words=1 --shutdown-timeout 3s --max-restarts 1 --no-python sh deaf.sh
+    node zero $words=1 --shutdown-timeout 1s --max-restarts 1 --no-python sh deaf.sh
     wait_for listens
     node one $words=0 --shutdown-timeout 3s --no-python sh deaf.sh
     wait_for test -s deaf.pid

@@ -84,7 +84,8 @@ static void bodies_are_taken_whole_or_not_at_all(void **state)
     (void)state;
     struct message_version version = {RENDEZVOUS_PROTOCOL, "1.2.3"};
     struct message_challenge challenge = {version, {1, 2, 3}};
-    struct message_join join = {version, "run", {RENDEZVOUS_ANY_NODE, 4, "host", 9}, 4, {4, 5, 6}};
+    struct message_join join = {
+        version, "run", {RENDEZVOUS_ANY_NODE, 4, "host", 9, 15000}, 4, {4, 5, 6}};
     struct message_welcome welcome = {4095, 60000};
     struct proof proof = {true, {7, 8, 9}};
     struct message_refused refused = {true, {ERR_USAGE, 0, "no"}};

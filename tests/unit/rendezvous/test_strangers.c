@@ -302,7 +302,7 @@ static void another_protocol_is_refused_with_both_versions(void **state)
     message_refused(&in, &refused);
     assert_true(wire_body_is_whole(&in) && refused.is_final);
     assert_non_null(strstr(refused.why.text,
-                           "the leader is muster 1.2.3 (protocol 3), the follower "
+                           "the leader is muster 1.2.3 (protocol 4), the follower "
                            "muster 9.8 (protocol 7); install the same version"));
     wait_for(&leader, "warned: the machine at 127.0.0.1 was refused: the leader is muster 1.2.3",
              1);
@@ -480,7 +480,7 @@ static void a_leader_of_another_protocol_ends_the_follower(void **state)
     wait_for(&one, "failed -5: the leader at 127.0.0.1, port ", 1);
     assert_int_equal(
         times_heard(&one, "refuses this machine: the leader is muster 9.8 (protocol 7), this is "
-                          "muster 1.2.3 (protocol 3); install the same version on both machines\n"),
+                          "muster 1.2.3 (protocol 4); install the same version on both machines\n"),
         1);
     assert_true(raw_hear(&raw, &frame)); /* so that it can say it there, too */
     assert_int_equal(frame.type, FRAME_GANG_JOIN);
