@@ -35,8 +35,8 @@ struct md_device {
     struct md_nccl *nccl; /* NULL: no communicator yet */
     char *host[2];        /* in and out, on their way through the host */
     size_t host_bytes[2];
-    cuda_address aside; /* device memory for a result that NCCL cannot write to its place */
-    size_t aside_bytes;
+    cuda_address staging; /* device memory for a result that NCCL cannot write to its place */
+    size_t staging_bytes;
 };
 
 int md_device_open(struct muster_dist *dist, enum md_device_way way, void *stream);

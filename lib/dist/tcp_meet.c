@@ -381,7 +381,7 @@ static int others_await(struct meeting *meeting)
         for (int i = 0; rc == 0 && i < STRANGERS_MAX; i++)
             if (meeting->strangers[i].fd >= 0)
                 rc = stranger_hear(meeting, &meeting->strangers[i]);
-        rc = rc ? rc : md_tcp_aside(meeting->dist, NULL);
+        rc = rc ? rc : md_tcp_unsolicited_read(meeting->dist, NULL);
         if (rc == 0 && meeting->n_awaited > 0 && is_late(tcp))
             rc = late_tell(meeting);
     }
@@ -550,7 +550,7 @@ static int other_connect(struct meeting *meeting, uint32_t rank)
     do {
         int rc = try_at(meeting, at, is_v4 ? sizeof(v4) : sizeof(v6), &tcp->peers[rank].fd);
         why = rc == 1 ? why_not(errno) : why;
-        rc = rc == 1 ? md_tcp_aside(meeting->dist, NULL) : rc;
+        rc = rc == 1 ? md_tcp_unsolicited_read(meeting->dist, NULL) : rc;
         if (rc != 0 || tcp->peers[rank].fd >= 0)
             return rc;
         nap();
