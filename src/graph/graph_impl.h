@@ -386,7 +386,7 @@ MUST_CHECK int past_check(struct graph *graph, struct err *err);
 /* past_check(), and then decides which jobs are done. */
 MUST_CHECK int past_take(struct graph *graph, struct err *err);
 /* A file where the job leaves one, before it has ever run; NULL: none, or request->overwrites. */
-const char *stranger_find(const struct graph *graph, const struct plan_job *job);
+const char *existing_out_find(const struct graph *graph, const struct plan_job *job);
 /* Notes in run.db which jobs were released from --only, for a resume. */
 MUST_CHECK int released_note(const struct graph *graph, struct err *err);
 /* Digests of the job's command, environment and lists of files; free() it. */

@@ -140,12 +140,12 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
 @test "an added job may not leave what another leaves, or what is there" {
     jobs_are "$gate"'
   a: {run: "mkdir -p d; echo a >d/a", out: d/a}'
-    echo mine >stranger
+    echo mine >foreign
     graph_begin g.yaml
     wait_for "$MUSTER" why gate
-    run "$MUSTER" add --out stranger -- sh -c 'echo 1 >stranger'
+    run "$MUSTER" add --out foreign -- sh -c 'echo 1 >foreign'
     ended_with 69
-    says "stranger is there, and no run of this graph has made it"
+    says "foreign is there, and no run of this graph has made it"
     run "$MUSTER" add --name b --out "$PWD/x/../d/./a" -- sh -c 'echo 1 >d/a'
     ended_with 69
     says "'a' leaves 'd/a' and 'b' leaves '$PWD/x/../d/./a' (line 4), which is the same file"
@@ -165,7 +165,7 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     ended_with 69
     says "'h' leaves 'linked/h' and 'i' leaves 'd/h', which is the same file"
     graph_end
-    [ "$(cat stranger)" = mine ]
+    [ "$(cat foreign)" = mine ]
     [ "$(cat e)" = 1 ]
     [ "$(query "SELECT count(*) FROM jobs WHERE state = 'done'")" -eq 4 ]
 }
