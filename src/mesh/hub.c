@@ -154,7 +154,7 @@ static int gather(struct hub *hub, struct err *err)
 
 /* ---- orders ---- */
 
-static void member_lose(struct member *member)
+static void member_disconnect(struct member *member)
 {
     fd_close(&member->fd);
     member->is_here = member->is_busy = false;
@@ -169,7 +169,7 @@ static void order_give(struct hub *hub, uint32_t rank, const struct order *order
         return;
     order_format(order, &line);
     if (stream_write(member->fd, line.at, line.len, clock_now_ms() + WRITE_MS) != LINK_FINE)
-        member_lose(member);
+        member_disconnect(member);
     else
         member->is_busy = order->kind != ORDER_END;
 }
@@ -179,7 +179,7 @@ static void member_hear(struct member *member)
     char bytes[64];
     ssize_t got = recv(member->fd, bytes, sizeof(bytes), 0);
     if (got <= 0) {
-        member_lose(member);
+        member_disconnect(member);
         return;
     }
     buf_add(&member->rest, bytes, (size_t)got);
@@ -209,7 +209,7 @@ static void busy_await(struct hub *hub, uint64_t end_ms)
             if (at[i].fd >= 0 && at[i].revents)
                 member_hear(&hub->members[i]);
             else if (at[i].fd >= 0 && now_ms >= end_ms)
-                member_lose(&hub->members[i]);
+                member_disconnect(&hub->members[i]);
         }
     }
 }

@@ -417,8 +417,8 @@ HOSTS = {
 PROTOCOL = {
     "the ends of workers are told before the loss of their host": (
         "node/remote.c",
-        "    remote->opts.handlers->lost(remote->opts.context, why);\n    remote_workers_lose(remote);\n",
-        "    remote_workers_lose(remote);\n    remote->opts.handlers->lost(remote->opts.context, why);\n"),
+        "    remote->opts.handlers->lost(remote->opts.context, why);\n    remote_workers_disconnect(remote);\n",
+        "    remote_workers_disconnect(remote);\n    remote->opts.handlers->lost(remote->opts.context, why);\n"),
     "a worker is gone before its output": (
         "agent/agent_worker.c", "    if (w->is_gone && !has_output(w))\n", "    if (w->is_gone)\n"),
     "a stream is closed before its output": (
