@@ -157,8 +157,8 @@ struct stage_past {
     uint64_t mem_peak_bytes;
     uint32_t n_before;            /* of earlier sessions */
     struct stage_memo remembered; /* of earlier runs */
-    uint32_t told_n;              /* n, when the dag was told last */
-    uint64_t told_mem_bytes;
+    uint32_t n_reported;          /* n, at the last report to the dag */
+    uint64_t mem_reported_bytes;
     uint32_t first_job; /* of the plan's jobs; valid if graph->learned.next is not NULL */
 };
 
@@ -398,11 +398,14 @@ uint64_t needs_digest(const struct graph *graph, const struct graph_job *job);
 void learned_open(struct graph *graph);
 void learned_close(struct graph *graph);
 /* Learns from a job that was done in an earlier session. */
-void learned_take_past(struct graph *graph, const struct graph_job *job, uint64_t ran_ms);
+void learned_add_past(struct graph *graph, const struct graph_job *job, uint64_t ran_ms);
 /* Sets what is expected of jobs that never ran. Call it before jobs are added to the dag. */
 void learned_spread(struct graph *graph);
-/* Learns from a job that has just ended well, and tells the dag what is expected of the others of its stage. */
-void learned_take(const struct process *process);
+/*
+ * Learns from a job that has just ended well, and reports to the dag what is expected of the others
+ * of its stage.
+ */
+void learned_add(const struct process *process);
 
 /* record.c */
 void record_open(struct graph *graph);

@@ -283,7 +283,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->needs_digest = row->needs_digest;
     job->expected_ms = (uint32_t)MIN(ran_ms, (uint64_t)UINT32_MAX);
     if (has_run)
-        learned_take_past(graph, job, ran_ms);
+        learned_add_past(graph, job, ran_ms);
     const char *why = staleness_of(graph, job, row, &freed);
     if (why)
         stale_note(graph, job, why);
