@@ -321,8 +321,8 @@ static int values_move(struct muster_dist *dist, const struct md_call *call)
     const struct muster_dist_call *what = &call->what;
     bool is_reduced = what->kind == MUSTER_ALL_REDUCE || what->kind == MUSTER_REDUCE_SCATTER;
     bool is_integer = what->type >= MUSTER_INT32;
-    bool is_nccls =
-        dist->device->way == MD_BY_NCCL && !(is_reduced && is_integer && what->op == MUSTER_MEAN);
+    bool is_nccls = dist->device->transport == MD_BY_NCCL &&
+                    !(is_reduced && is_integer && what->op == MUSTER_MEAN);
     if (is_nccls)
         return nccl_run(dist, call);
     if (dist->place.size > 1 || call->weights)
@@ -357,13 +357,13 @@ int md_device_run(struct muster_dist *dist, const struct md_call *call)
 
 /* ---- begin and end ---- */
 
-int md_device_open(struct muster_dist *dist, enum md_device_way way, void *stream)
+int md_device_open(struct muster_dist *dist, enum md_device_transport transport, void *stream)
 {
     struct md_device *device = calloc(1, sizeof(*device));
     if (!device)
         return md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", dist->place.rank);
     pthread_mutex_init(&device->lock, NULL);
-    device->way = way;
+    device->transport = transport;
     device->stream_of_caller = stream;
     int rc = md_cuda_load(dist, &device->cuda);
     if (rc == 0) {
