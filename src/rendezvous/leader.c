@@ -81,8 +81,8 @@ static void leader_tick(struct rendezvous *r)
     for (struct peer *peer = r->peers; peer && r->leader.n_pending >= PENDING_MAX;
          peer = peer->next) {
         if (peer->state != PEER_MEMBER && r->now_ms - peer->begin_ms > CROWD_MS)
-            peer_break(peer, ERR_UNAVAILABLE, "it did not say in time who it is, as %d others",
-                       PENDING_MAX - 1);
+            peer_break(peer, ERR_UNAVAILABLE,
+                       "it did not say in time who it is; %d others have not yet", PENDING_MAX - 1);
         peer_check(peer);
     }
 }

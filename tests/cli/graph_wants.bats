@@ -79,11 +79,11 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     printf 'jobs:\n  a: {map: {input: in, output: out, worker: cat, detach: true}}\n' >g.yaml
     graph g.yaml
     ended_with 2
-    says "g.yaml:2:50: option '--detach' cannot be that of a job, which ends when its work is done"
+    says "g.yaml:2:50: option '--detach' cannot be given to a job: its command would end without the work being done; remove it"
     printf 'jobs:\n  a: {merge: {inputs: in, output: out, dry-run: true}}\n' >g.yaml
     graph g.yaml
     ended_with 2
-    says "g.yaml:2:40: option '--dry-run' cannot be that of a job"
+    says "g.yaml:2:40: option '--dry-run' cannot be given to a job"
     printf 'jobs:\n  a: {launch: {script: [train.py], max-restart: 3}}\n' >g.yaml
     graph --dry-run g.yaml # torchrun's beginnings of names
     ended_with 0
