@@ -225,13 +225,14 @@ static void table_add(struct buf *out, const struct split_job *job)
 {
     size_t width = strlen("PART");
     for (size_t i = 0; i < job->n_parts; i++)
-        width = MAX(width, strlen(job->paths[i]));
+        width = MAX(width, console_text_width(str_of(job->paths[i])));
     buf_addf(out, "%-*s  %12s  %12s  %14s\n", (int)width, "PART", "FIRST", "RECORDS", "BYTES");
     for (size_t i = 0; i < job->n_parts; i++) {
         cleanup_buf struct buf name = BUF_INIT;
         console_text_add(&name, str_of(job->paths[i]), false);
-        buf_addf(out, "%-*s  %12lu  %12lu  %14lu\n", (int)width, buf_text(&name),
-                 job->parts[i].first, job->parts[i].n_records, job->parts[i].n_bytes);
+        console_padded_add(out, buf_str(&name), width);
+        buf_addf(out, "  %12lu  %12lu  %14lu\n", job->parts[i].first, job->parts[i].n_records,
+                 job->parts[i].n_bytes);
     }
 }
 
