@@ -79,7 +79,7 @@ struct process {
 struct graph_job {
     const struct plan_job *plan;
     struct process *process; /* NULL: it does not run */
-    char *end;               /* how it ended last; NULL: not, or well */
+    char *end;               /* how the last attempt ended; NULL: none has, or it ended well */
     /* [plan->n_outs]: its outputs at the last check, without paths; NULL: it is not done, or has no output. */
     struct file_mark *left;
     char *spoilt; /* an output that was changed since; NULL: none is known */
