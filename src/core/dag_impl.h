@@ -241,8 +241,8 @@ void dag_ready_remove(struct dag *dag, uint32_t job);
 /* The most urgent ready job that is not skipped; NONE: there is none. */
 uint32_t dag_ready_top(const struct dag *dag);
 /*
- * Skips the job for the rest of this step, and all jobs that want the same; if it fits, only those of them that take
- * as long.
+ * Skips the job for the rest of this step, and all jobs that want the same; if it fits, only those
+ * of them that take as long.
  */
 void dag_ready_skip(struct dag *dag, uint32_t job, bool fits);
 void dag_ready_restore(struct dag *dag);

@@ -122,9 +122,9 @@ char *split_journal_name_new(const struct split_names *names, size_t n_parts);
 /*
  * Finds `stale` parts: files in the target's folder that are named like parts of this split but are
  * parts of an earlier one, with more or fewer parts. A glob for the parts would match them too.
- * Also finds `leftovers` of a split that was killed: a folder that did not exist is called <name>.new
- * until all parts are in it, and so is each part if there are more parts than files can be open
- * (base/outfile.h).
+ * Also finds `leftovers` of a split that was killed: a folder that did not exist is called
+ * <name>.new until all parts are in it, and so is each part if there are more parts than files can
+ * be open (base/outfile.h).
  */
 MUST_CHECK int split_stale_find(const struct split_names *names, const struct split_target *target,
                                 size_t n_parts, struct split_list *stale,

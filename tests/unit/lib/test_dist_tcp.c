@@ -2,8 +2,8 @@
  *
  * What goes wrong between ranks over TCP, and what they are told: a rank that is killed within each
  * operation, disagreement, one that does not come, leaves or fails, worlds that do not come about,
- * other programs at the port, and bytes that no rank sends. The operations themselves: test_dist.c, with
- * MUSTER_DIST_BACKEND=tcp.
+ * other programs at the port, and bytes that no rank sends. The operations themselves: test_dist.c,
+ * with MUSTER_DIST_BACKEND=tcp.
  */
 #include "lib/ranks.h"
 

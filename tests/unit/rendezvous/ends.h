@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leaders and followers over loopback sockets, each on a loop of its own, which write down what they
- * hear; and other programs, which are plain sockets.
+ * Leaders and followers over loopback sockets, each on a loop of its own, which write down what
+ * they hear; and other programs, which are plain sockets.
  */
 #pragma once
 
