@@ -87,13 +87,13 @@ static int labels_read(struct kge_data *data, const struct kge_files *files, con
             flaws_say(app, &flaws, files->node_name_dict);
     }
     if (rc == 0 && files->edge_map) {
-        uint64_t n_strangers = 0;
+        uint64_t n_unknown = 0;
         rc = labels_read_edge_map(&data->relation_labels, files->edge_map, &data->relations,
-                                  &n_strangers, err);
-        if (rc == 0 && n_strangers > 0)
+                                  &n_unknown, err);
+        if (rc == 0 && n_unknown > 0)
             say(app,
                 "%s: %lu members give no relation of the dictionary a predicate and are not used",
-                files->edge_map, (unsigned long)n_strangers);
+                files->edge_map, (unsigned long)n_unknown);
     }
     return rc;
 }

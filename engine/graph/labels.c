@@ -75,15 +75,14 @@ bool predicate_of(struct str text, struct buf *out)
 }
 
 int labels_parse_edge_map(struct labels *labels, struct str text,
-                          const struct name_index *relations, uint64_t *n_strangers,
-                          struct err *err)
+                          const struct name_index *relations, uint64_t *n_unknown, struct err *err)
 {
     cleanup_buf struct buf inner = BUF_INIT, predicate = BUF_INIT, relation = BUF_INIT;
     struct str key, value;
     if (!json_is_object(text))
         return fail(err, ERR_DATA, "expected a JSON object, {\"{...}\": \"predicate:0\", ...}");
     labels_init(labels, relations->len);
-    *n_strangers = 0;
+    *n_unknown = 0;
     struct json_members walk = json_members(text);
     while (json_next(&walk, &key, &value)) {
         buf_reset(&inner);
@@ -96,18 +95,17 @@ int labels_parse_edge_map(struct labels *labels, struct str text,
         if (index != NAME_NONE && predicate_of(buf_str(&inner), &predicate))
             label_set(labels, index, buf_str(&predicate));
         else
-            (*n_strangers)++;
+            (*n_unknown)++;
     }
     return 0;
 }
 
 int labels_read_edge_map(struct labels *labels, const char *path,
-                         const struct name_index *relations, uint64_t *n_strangers, struct err *err)
+                         const struct name_index *relations, uint64_t *n_unknown, struct err *err)
 {
     cleanup_buf struct buf text = BUF_INIT;
     int rc = file_read(path, EDGE_MAP_BYTES_MAX, &text, err);
     if (rc == 0)
-        rc = labels_parse_edge_map(labels, str_unmarked(buf_str(&text)), relations, n_strangers,
-                                   err);
+        rc = labels_parse_edge_map(labels, str_unmarked(buf_str(&text)), relations, n_unknown, err);
     return rc == ERR_DATA ? wrap(err, rc, "%s", path) : rc;
 }

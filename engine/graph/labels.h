@@ -39,14 +39,14 @@ MUST_CHECK int labels_read_names(struct labels *labels, const char *path, size_t
 /*
  * Reads an edge_map.json: {"<JSON text with a member predicate>": "<name of a relation>", …}. The
  * label is the predicate. Members whose key has no predicate, or whose value is no relation of the
- * dictionary, are counted in *n_strangers.
+ * dictionary, are counted in *n_unknown.
  */
 MUST_CHECK int labels_read_edge_map(struct labels *labels, const char *path,
-                                    const struct name_index *relations, uint64_t *n_strangers,
+                                    const struct name_index *relations, uint64_t *n_unknown,
                                     struct err *err);
 /* Like labels_read_edge_map(), for a text that was read before. */
 MUST_CHECK int labels_parse_edge_map(struct labels *labels, struct str text,
-                                     const struct name_index *relations, uint64_t *n_strangers,
+                                     const struct name_index *relations, uint64_t *n_unknown,
                                      struct err *err);
 /*
  * Adds the member `predicate` of a JSON object to out. Returns false if the text is no object with

@@ -281,17 +281,17 @@ static int staged_run(struct muster_dist *dist, const struct md_call *call)
 
 /* ---- by NCCL ---- */
 
-static int aside_have(struct muster_dist *dist, size_t bytes)
+static int staging_have(struct muster_dist *dist, size_t bytes)
 {
     struct md_device *device = dist->device;
-    if (device->aside_bytes >= bytes)
+    if (device->staging_bytes >= bytes)
         return 0;
-    if (device->aside)
-        device->cuda.MemFree(device->aside);
-    device->aside = 0;
-    device->aside_bytes = 0;
-    int rc = md_device_check(dist, device->cuda.MemAlloc(&device->aside, bytes), "give memory");
-    device->aside_bytes = rc == 0 ? bytes : 0;
+    if (device->staging)
+        device->cuda.MemFree(device->staging);
+    device->staging = 0;
+    device->staging_bytes = 0;
+    int rc = md_device_check(dist, device->cuda.MemAlloc(&device->staging, bytes), "give memory");
+    device->staging_bytes = rc == 0 ? bytes : 0;
     return rc;
 }
 
@@ -299,15 +299,15 @@ static int aside_have(struct muster_dist *dist, size_t bytes)
 static int nccl_run(struct muster_dist *dist, const struct md_call *call)
 {
     size_t bytes = md_out_bytes(dist, &call->what);
-    struct md_call aside = *call;
+    struct md_call staged = *call;
     if (!md_scatters_to_beginning(dist, &call->what))
         return md_nccl_run(dist, call);
-    int rc = aside_have(dist, bytes);
+    int rc = staging_have(dist, bytes);
     if (rc != 0)
         return rc;
-    aside.what.out = (void *)(uintptr_t)dist->device->aside;
-    rc = md_nccl_run(dist, &aside);
-    return rc ? rc : copy(dist, call, (uintptr_t)call->what.out, (uintptr_t)aside.what.out, bytes);
+    staged.what.out = (void *)(uintptr_t)dist->device->staging;
+    rc = md_nccl_run(dist, &staged);
+    return rc ? rc : copy(dist, call, (uintptr_t)call->what.out, (uintptr_t)staged.what.out, bytes);
 }
 
 /* ---- the choice ---- */
@@ -321,8 +321,8 @@ static int values_move(struct muster_dist *dist, const struct md_call *call)
     const struct muster_dist_call *what = &call->what;
     bool is_reduced = what->kind == MUSTER_ALL_REDUCE || what->kind == MUSTER_REDUCE_SCATTER;
     bool is_integer = what->type >= MUSTER_INT32;
-    bool is_nccls =
-        dist->device->way == MD_BY_NCCL && !(is_reduced && is_integer && what->op == MUSTER_MEAN);
+    bool is_nccls = dist->device->transport == MD_BY_NCCL &&
+                    !(is_reduced && is_integer && what->op == MUSTER_MEAN);
     if (is_nccls)
         return nccl_run(dist, call);
     if (dist->place.size > 1 || call->weights)
@@ -357,13 +357,13 @@ int md_device_run(struct muster_dist *dist, const struct md_call *call)
 
 /* ---- begin and end ---- */
 
-int md_device_open(struct muster_dist *dist, enum md_device_way way, void *stream)
+int md_device_open(struct muster_dist *dist, enum md_device_transport transport, void *stream)
 {
     struct md_device *device = calloc(1, sizeof(*device));
     if (!device)
         return md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", dist->place.rank);
     pthread_mutex_init(&device->lock, NULL);
-    device->way = way;
+    device->transport = transport;
     device->stream_of_caller = stream;
     int rc = md_cuda_load(dist, &device->cuda);
     if (rc == 0) {
@@ -388,8 +388,8 @@ void md_device_close(struct muster_dist *dist)
          * MemFree waits for the device, where a kernel of the caller's may never end after an
          * error.
          */
-        if (device->aside && atomic_load(&dist->code) == 0)
-            device->cuda.MemFree(device->aside);
+        if (device->staging && atomic_load(&dist->code) == 0)
+            device->cuda.MemFree(device->staging);
         if (device->done)
             device->cuda.EventDestroy(device->done);
         if (device->stream)

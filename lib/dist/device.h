@@ -12,7 +12,7 @@
 #include "cuda_driver.h"
 
 /* How values in device memory get to the other ranks. */
-enum md_device_way {
+enum md_device_transport {
     MD_BY_SIZE, /* by NCCL, if the world has other ranks */
     MD_BY_HOST,
     MD_BY_NCCL
@@ -22,7 +22,7 @@ struct md_nccl; /* nccl.c */
 
 struct md_device {
     struct cuda_functions cuda;
-    enum md_device_way way;
+    enum md_device_transport transport;
     cuda_stream stream_of_caller;
     pthread_mutex_t lock; /* for the choice of the device, at its first operation */
     bool is_chosen;
@@ -35,11 +35,11 @@ struct md_device {
     struct md_nccl *nccl; /* NULL: no communicator yet */
     char *host[2];        /* in and out, on their way through the host */
     size_t host_bytes[2];
-    cuda_address aside; /* device memory for a result that NCCL cannot write to its place */
-    size_t aside_bytes;
+    cuda_address staging; /* device memory for a result that NCCL cannot write to its place */
+    size_t staging_bytes;
 };
 
-int md_device_open(struct muster_dist *dist, enum md_device_way way, void *stream);
+int md_device_open(struct muster_dist *dist, enum md_device_transport transport, void *stream);
 void md_device_close(struct muster_dist *dist);
 /*
  * Find where the values are. If they are in device memory, record an event on the caller's stream, for when they are

@@ -175,7 +175,7 @@ static int timeout_choose(struct muster_dist *dist, const struct muster_dist_opt
 struct backend_choice {
     const char *name;
     const struct md_backend_ops *backend; /* NULL: the backend that reaches all ranks */
-    enum md_device_way way;
+    enum md_device_transport transport;
 };
 
 static const struct backend_choice *choice_find(const char *name)
@@ -201,7 +201,7 @@ static const struct backend_choice *choice_find(const char *name)
  * machine.
  */
 static int backend_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
-                          enum md_device_way *way)
+                          enum md_device_transport *transport)
 {
     const char *variable = getenv("MUSTER_DIST_BACKEND");
     const char *name = opts && opts->backend ? opts->backend : variable ? variable : "";
@@ -223,7 +223,7 @@ static int backend_choose(struct muster_dist *dist, const struct muster_dist_opt
                     : is_here           ? &md_shm_ops
                     : md_tcp_can(place) ? &md_tcp_ops
                                         : &md_mpi_ops;
-    *way = choice->way;
+    *transport = choice->transport;
     return 0;
 }
 
@@ -232,29 +232,29 @@ static int backend_choose(struct muster_dist *dist, const struct muster_dist_opt
  * costs 0.1 µs.
  */
 static int device_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
-                         enum md_device_way way)
+                         enum md_device_transport transport)
 {
-    bool is_asked = way == MD_BY_NCCL || (opts && opts->has_device_memory);
-    if (way == MD_BY_SIZE)
-        way = dist->place.size > 1 ? MD_BY_NCCL : MD_BY_HOST;
+    bool is_asked = transport == MD_BY_NCCL || (opts && opts->has_device_memory);
+    if (transport == MD_BY_SIZE)
+        transport = dist->place.size > 1 ? MD_BY_NCCL : MD_BY_HOST;
     snprintf(dist->backend_name, sizeof(dist->backend_name), "%s%s", dist->backend->name,
-             is_asked && way == MD_BY_NCCL ? "+nccl" : "");
-    return is_asked ? md_device_open(dist, way, opts ? opts->stream : NULL) : 0;
+             is_asked && transport == MD_BY_NCCL ? "+nccl" : "");
+    return is_asked ? md_device_open(dist, transport, opts ? opts->stream : NULL) : 0;
 }
 
 static int world_open(struct muster_dist *dist, const struct muster_dist_opts *opts)
 {
     char error[MD_TEXT_BYTES];
     struct md_place place;
-    enum md_device_way way = MD_BY_SIZE;
+    enum md_device_transport transport = MD_BY_SIZE;
     int rc = md_place_read(&place, error, sizeof(error));
     if (rc != 0)
         return md_fail(dist, rc, "%s", error);
     dist->place = place;
     rc = timeout_choose(dist, opts);
-    rc = rc ? rc : backend_choose(dist, opts, &way);
+    rc = rc ? rc : backend_choose(dist, opts, &transport);
     rc = rc ? rc : dist->backend->open(dist);
-    return rc ? rc : device_choose(dist, opts, way);
+    return rc ? rc : device_choose(dist, opts, transport);
 }
 
 static void page_make(struct muster_dist *dist)

@@ -54,8 +54,8 @@ struct md_times {
 };
 
 /*
- * A way to reach the other ranks. Calls come one at a time, in order, from any thread. A function that fails calls
- * md_fail, and returns its value.
+ * How the other ranks are reached. Calls come one at a time, in order, from any thread. A function
+ * that fails calls md_fail, and returns its value.
  */
 struct md_backend_ops {
     const char *name;

@@ -38,12 +38,12 @@ struct answer {
 struct host {
     struct muster_dist *dist;
     struct pollfd
-        *polls; /* the socket that listens, then a connection for each rank, then strangers */
+        *polls; /* the socket that listens, then a connection for each rank, then pending ones */
     uint32_t n_here;
 };
 
 enum {
-    STRANGERS_MAX = 16 /* connections that have not said who they are */
+    PENDING_MAX = 16 /* connections that have not said who they are */
 };
 
 static socklen_t address_make(const struct muster_dist *dist, struct sockaddr_un *address)
@@ -160,8 +160,8 @@ static int hello_judge(struct host *host, const struct hello *hello, int fd)
     return md_fail(dist, MUSTER_DIST_EENV, "%s", text);
 }
 
-/* Hears a stranger introduce itself, or its connection end. */
-static int stranger_hear(struct host *host, struct pollfd *poll)
+/* Hears a pending connection introduce itself, or end. */
+static int pending_hear(struct host *host, struct pollfd *poll)
 {
     struct hello hello = {0};
     const struct md_shm *shm = host->dist->impl;
@@ -201,16 +201,16 @@ static int rank_hear(struct host *host, uint32_t rank)
                         "the process of rank %u ended before all ranks had come", rank);
 }
 
-static void host_accept(struct host *host, struct pollfd *strangers)
+static void host_accept(struct host *host, struct pollfd *pending)
 {
-    for (int i = 0; i < STRANGERS_MAX; i++) {
-        if (strangers[i].fd >= 0)
+    for (int i = 0; i < PENDING_MAX; i++) {
+        if (pending[i].fd >= 0)
             continue;
         int fd = accept4(host->polls[0].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return;
         if (is_of_this_user(fd))
-            strangers[i].fd = fd;
+            pending[i].fd = fd;
         else
             close(fd);
     }
@@ -219,17 +219,17 @@ static void host_accept(struct host *host, struct pollfd *strangers)
 static int host_round(struct host *host)
 {
     struct md_shm *shm = host->dist->impl;
-    struct pollfd *strangers = host->polls + shm->size;
-    poll(host->polls, shm->size + STRANGERS_MAX, POLL_MS);
+    struct pollfd *pending = host->polls + shm->size;
+    poll(host->polls, shm->size + PENDING_MAX, POLL_MS);
     int rc = md_shm_told(host->dist);
-    for (int i = 0; rc == 0 && i < STRANGERS_MAX; i++)
-        if (strangers[i].fd >= 0 && strangers[i].revents)
-            rc = stranger_hear(host, &strangers[i]);
+    for (int i = 0; rc == 0 && i < PENDING_MAX; i++)
+        if (pending[i].fd >= 0 && pending[i].revents)
+            rc = pending_hear(host, &pending[i]);
     for (uint32_t r = 1; rc == 0 && r < shm->size; r++)
         if (host->polls[r].fd >= 0 && host->polls[r].revents)
             rc = rank_hear(host, r);
     if (rc == 0)
-        host_accept(host, strangers);
+        host_accept(host, pending);
     return rc == 0 && host->n_here < shm->size && is_late(shm) ? late_tell(host->dist) : rc;
 }
 
@@ -237,7 +237,7 @@ static int host_meet(struct muster_dist *dist)
 {
     struct md_shm *shm = dist->impl;
     struct host host = {.dist = dist, .n_here = 1};
-    size_t n = shm->size + STRANGERS_MAX;
+    size_t n = shm->size + PENDING_MAX;
     int rc = md_shm_create(dist);
     if (rc != 0)
         return rc;

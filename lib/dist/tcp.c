@@ -236,7 +236,8 @@ static int call_do(struct muster_dist *dist, const struct md_call *call)
     call_send(&work, is_few ? bytes : 0);
     int rc = exchange_run(&work);
     rc = rc ? rc : calls_compare(&work);
-    rc = rc ? rc : md_tcp_aside(dist, call); /* from ranks that did not wait for this one */
+    /* ranks that did not wait for this one may have sent an error */
+    rc = rc ? rc : md_tcp_unsolicited_read(dist, call);
     if (rc != 0 || !has_values)
         return rc;
     if (!is_few)

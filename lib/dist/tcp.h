@@ -109,7 +109,7 @@ void md_tcp_fail(struct muster_dist *dist, int *code, char *text);
  * Take over an error of a rank from which no frame is expected, and which has not done this operation. call NULL: the
  * ranks are meeting; then an ended connection is an error as well.
  */
-int md_tcp_aside(struct muster_dist *dist, const struct md_call *call);
+int md_tcp_unsolicited_read(struct muster_dist *dist, const struct md_call *call);
 /* An error of another rank, or a rank that is gone, during an operation in device memory. */
 int md_tcp_look(struct muster_dist *dist, const struct md_call *call);
 /*

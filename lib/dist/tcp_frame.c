@@ -234,7 +234,7 @@ static int told_look(struct muster_dist *dist)
  * Its next signature stays unread for later, and so does an error if the rank had done `seq`
  * operations before.
  */
-static enum look aside_read(struct tcp_peer *peer, uint64_t seq)
+static enum look unsolicited_read(struct tcp_peer *peer, uint64_t seq)
 {
     struct {
         struct tcp_head head;
@@ -256,7 +256,7 @@ static enum look aside_read(struct tcp_peer *peer, uint64_t seq)
     return is_told ? TOLD : MOVED;
 }
 
-int md_tcp_aside(struct muster_dist *dist, const struct md_call *call)
+int md_tcp_unsolicited_read(struct muster_dist *dist, const struct md_call *call)
 {
     struct md_tcp *tcp = dist->impl;
     for (uint32_t r = 0; r < tcp->size; r++) {
@@ -266,7 +266,7 @@ int md_tcp_aside(struct muster_dist *dist, const struct md_call *call)
         enum look look = MOVED;
         pthread_mutex_lock(&tcp->lock);
         while (look == MOVED)
-            look = aside_read(peer, call ? call->seq : UINT64_MAX);
+            look = unsolicited_read(peer, call ? call->seq : UINT64_MAX);
         pthread_mutex_unlock(&tcp->lock);
         if (look == TOLD)
             return told_adopt(dist, peer);
@@ -316,7 +316,7 @@ int md_tcp_look(struct muster_dist *dist, const struct md_call *call)
         enum look look = MOVED;
         pthread_mutex_lock(&tcp->lock);
         while (look == MOVED)
-            look = tcp->peers[r].fd >= 0 ? aside_read(&tcp->peers[r], UINT64_MAX) : IDLE;
+            look = tcp->peers[r].fd >= 0 ? unsolicited_read(&tcp->peers[r], UINT64_MAX) : IDLE;
         pthread_mutex_unlock(&tcp->lock);
         if (look == TOLD)
             return told_adopt(dist, &tcp->peers[r]);
@@ -369,8 +369,8 @@ static enum look exchange_look(struct md_tcp *tcp, const struct tcp_signature *o
             continue;
         if (!has_come(peer))
             in = peer_read(peer, own);
-        else if (!is_patient &&
-                 aside_read(peer, UINT64_MAX) == TOLD) /* an ended one does not matter here */
+        else if (!is_patient && unsolicited_read(peer, UINT64_MAX) ==
+                                    TOLD) /* an ended connection is no error here */
             in = TOLD;
         if (peer->has_asked && is_sent(peer)) {
             md_tcp_send(peer, TCP_HERE, NULL, 0, NULL);
@@ -515,7 +515,7 @@ static void told_late_adopt(struct muster_dist *dist, struct tcp_peer *peer)
     const struct md_tcp *tcp = dist->impl;
     enum look look = MOVED;
     while (look == MOVED)
-        look = aside_read(peer, tcp->n_done);
+        look = unsolicited_read(peer, tcp->n_done);
     if (look == TOLD)
         told_adopt(dist, peer);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proof that a rank belongs to this attempt of this job: SipHash-2-4 (Aumasson and Bernstein, 2012), a keyed hash for
- * short messages, which needs libc alone. It keeps strangers out of the port; later bytes are neither secret nor
- * signed.
+ * Proof that a rank belongs to this attempt of this job: SipHash-2-4 (Aumasson and Bernstein,
+ * 2012), a keyed hash for short messages, which needs libc alone. It keeps other programs from
+ * being taken for a rank; later bytes are neither secret nor signed.
  */
 #pragma once
 

@@ -28,10 +28,10 @@
 
 enum {
     GREETING_MAGIC = 0x6d647431,
-    STRANGERS_MAX = 64, /* connections that have not said who they are */
+    PENDING_MAX = 64, /* connections that have not said who they are */
     RETRY_NS = 50000000,
     PORT_WAIT_MS = 10000, /* for a port that an ending attempt may still have */
-    STRANGER_MS = 5000    /* for a stranger to introduce itself */
+    PENDING_MS = 5000     /* for a pending connection to introduce itself */
 };
 static const uint64_t connect_ns = 2000000000; /* for an address */
 static const uint64_t later_ns = 2000000000;   /* rank 0 may be later, and knows who is missing */
@@ -60,7 +60,8 @@ union any_address {
     struct sockaddr_in6 v6;
 };
 
-struct stranger {
+/* A connection whose other end has not proved yet which rank it is. */
+struct pending {
     int fd;
     uint64_t nonce[2], since_ns;
     struct hello hello;
@@ -73,7 +74,7 @@ struct meeting {
     const char *host;
     uint32_t port, own_port;
     int listener;
-    struct stranger strangers[STRANGERS_MAX];
+    struct pending pending[PENDING_MAX];
     struct where *where; /* of each rank */
 
     struct in6_addr of_first; /* address of rank 0, as this rank sees it */
@@ -259,31 +260,31 @@ static bool receive_all(int fd, void *at, size_t bytes, uint64_t end_ns)
 
 /* ---- those that come ---- */
 
-static void stranger_close(struct stranger *stranger)
+static void pending_close(struct pending *pending)
 {
-    close(stranger->fd);
-    stranger->fd = -1;
+    close(pending->fd);
+    pending->fd = -1;
 }
 
-static void strangers_accept(struct meeting *meeting)
+static void pending_accept(struct meeting *meeting)
 {
-    for (int i = 0; i < STRANGERS_MAX; i++) {
-        struct stranger *stranger = &meeting->strangers[i];
-        if (stranger->fd >= 0)
+    for (int i = 0; i < PENDING_MAX; i++) {
+        struct pending *pending = &meeting->pending[i];
+        if (pending->fd >= 0)
             continue;
         int fd = accept4(meeting->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return;
         struct greeting greeting = {.magic = GREETING_MAGIC};
-        *stranger = (struct stranger){.fd = fd, .since_ns = md_now_ns()};
+        *pending = (struct pending){.fd = fd, .since_ns = md_now_ns()};
         socket_set(fd);
-        if (!nonce_draw(stranger->nonce)) {
-            stranger_close(stranger);
+        if (!nonce_draw(pending->nonce)) {
+            pending_close(pending);
             continue;
         }
-        memcpy(greeting.nonce, stranger->nonce, sizeof(greeting.nonce));
+        memcpy(greeting.nonce, pending->nonce, sizeof(greeting.nonce));
         if (send(fd, &greeting, sizeof(greeting), MSG_NOSIGNAL) != sizeof(greeting))
-            stranger_close(stranger);
+            pending_close(pending);
     }
 }
 
@@ -304,51 +305,50 @@ static int hello_judge(struct meeting *meeting, const struct hello *hello)
 }
 
 /* Sends the welcome, or the error. */
-static void stranger_answer(const struct meeting *meeting, const struct stranger *stranger,
-                            int code)
+static void pending_answer(const struct meeting *meeting, const struct pending *pending, int code)
 {
     struct {
         struct tcp_head head;
         struct tcp_told told;
     } frame = {.head = {.kind = code ? TCP_TOLD : TCP_WELCOME,
                         .bytes = code ? sizeof(frame.told) : 0,
-                        .signature.what = answer_mac(meeting->tcp, &stranger->hello)},
+                        .signature.what = answer_mac(meeting->tcp, &pending->hello)},
                .told.code = code};
     snprintf(frame.told.text, sizeof(frame.told.text), "%s", muster_dist_error(meeting->dist));
-    send(stranger->fd, &frame.head, sizeof(frame.head), MSG_NOSIGNAL);
+    send(pending->fd, &frame.head, sizeof(frame.head), MSG_NOSIGNAL);
     if (code)
-        send(stranger->fd, &frame.told, sizeof(frame.told), MSG_NOSIGNAL);
+        send(pending->fd, &frame.told, sizeof(frame.told), MSG_NOSIGNAL);
 }
 
-/* Reads a stranger's hello, or closes its connection. */
-static int stranger_hear(struct meeting *meeting, struct stranger *stranger)
+/* Reads the hello of a pending connection, or closes it. */
+static int pending_hear(struct meeting *meeting, struct pending *pending)
 {
     struct md_tcp *tcp = meeting->tcp;
-    struct hello *hello = &stranger->hello;
-    ssize_t n = recv(stranger->fd, (char *)hello + stranger->got, sizeof(*hello) - stranger->got,
+    struct hello *hello = &pending->hello;
+    ssize_t n = recv(pending->fd, (char *)hello + pending->got, sizeof(*hello) - pending->got,
                      MSG_DONTWAIT);
     bool is_idle = n < 0 && (errno == EAGAIN || errno == EINTR);
     if (n == 0 || (n < 0 && !is_idle) ||
-        md_now_ns() - stranger->since_ns > STRANGER_MS * 1000000ull) {
-        stranger_close(stranger);
+        md_now_ns() - pending->since_ns > PENDING_MS * 1000000ull) {
+        pending_close(pending);
         return 0;
     }
-    stranger->got += n > 0 ? (size_t)n : 0;
-    if (stranger->got < sizeof(*hello))
+    pending->got += n > 0 ? (size_t)n : 0;
+    if (pending->got < sizeof(*hello))
         return 0;
-    if (hello->magic != GREETING_MAGIC || hello->mac != hello_mac(tcp, stranger->nonce, hello)) {
-        stranger_close(stranger);
+    if (hello->magic != GREETING_MAGIC || hello->mac != hello_mac(tcp, pending->nonce, hello)) {
+        pending_close(pending);
         return 0;
     }
     int rc = hello_judge(meeting, hello);
-    stranger_answer(meeting, stranger, rc);
+    pending_answer(meeting, pending, rc);
     if (rc != 0)
         return rc;
-    if (where_of(stranger->fd, &meeting->where[hello->rank]))
+    if (where_of(pending->fd, &meeting->where[hello->rank]))
         meeting->where[hello->rank].port = hello->port;
 
-    tcp->peers[hello->rank].fd = stranger->fd;
-    stranger->fd = -1;
+    tcp->peers[hello->rank].fd = pending->fd;
+    pending->fd = -1;
     meeting->n_awaited--;
     return 0;
 }
@@ -373,15 +373,15 @@ static int others_await(struct meeting *meeting)
     struct md_tcp *tcp = meeting->tcp;
     int rc = 0;
     while (rc == 0 && meeting->n_awaited > 0) {
-        struct pollfd polls[STRANGERS_MAX + 1] = {{.fd = meeting->listener, .events = POLLIN}};
-        for (int i = 0; i < STRANGERS_MAX; i++)
-            polls[i + 1] = (struct pollfd){.fd = meeting->strangers[i].fd, .events = POLLIN};
-        poll(polls, STRANGERS_MAX + 1, MD_TCP_TICK_MS);
-        strangers_accept(meeting);
-        for (int i = 0; rc == 0 && i < STRANGERS_MAX; i++)
-            if (meeting->strangers[i].fd >= 0)
-                rc = stranger_hear(meeting, &meeting->strangers[i]);
-        rc = rc ? rc : md_tcp_aside(meeting->dist, NULL);
+        struct pollfd polls[PENDING_MAX + 1] = {{.fd = meeting->listener, .events = POLLIN}};
+        for (int i = 0; i < PENDING_MAX; i++)
+            polls[i + 1] = (struct pollfd){.fd = meeting->pending[i].fd, .events = POLLIN};
+        poll(polls, PENDING_MAX + 1, MD_TCP_TICK_MS);
+        pending_accept(meeting);
+        for (int i = 0; rc == 0 && i < PENDING_MAX; i++)
+            if (meeting->pending[i].fd >= 0)
+                rc = pending_hear(meeting, &meeting->pending[i]);
+        rc = rc ? rc : md_tcp_unsolicited_read(meeting->dist, NULL);
         if (rc == 0 && meeting->n_awaited > 0 && is_late(tcp))
             rc = late_tell(meeting);
     }
@@ -421,7 +421,7 @@ static int connect_within(const struct sockaddr *at, socklen_t len, uint64_t end
 static int hello_say(const struct meeting *meeting, int fd)
 {
     const struct md_tcp *tcp = meeting->tcp;
-    uint64_t end_ns = md_now_ns() + STRANGER_MS * 1000000ull;
+    uint64_t end_ns = md_now_ns() + PENDING_MS * 1000000ull;
     struct greeting greeting;
     struct tcp_head head;
     struct tcp_told told;
@@ -550,7 +550,7 @@ static int other_connect(struct meeting *meeting, uint32_t rank)
     do {
         int rc = try_at(meeting, at, is_v4 ? sizeof(v4) : sizeof(v6), &tcp->peers[rank].fd);
         why = rc == 1 ? why_not(errno) : why;
-        rc = rc == 1 ? md_tcp_aside(meeting->dist, NULL) : rc;
+        rc = rc == 1 ? md_tcp_unsolicited_read(meeting->dist, NULL) : rc;
         if (rc != 0 || tcp->peers[rank].fd >= 0)
             return rc;
         nap();
@@ -612,16 +612,16 @@ int md_tcp_meet(struct muster_dist *dist)
     struct md_tcp *tcp = dist->impl;
     struct meeting meeting = {
         .dist = dist, .tcp = tcp, .listener = -1, .n_awaited = tcp->size - 1 - tcp->rank};
-    for (int i = 0; i < STRANGERS_MAX; i++)
-        meeting.strangers[i].fd = -1;
+    for (int i = 0; i < PENDING_MAX; i++)
+        meeting.pending[i].fd = -1;
     tcp->deadline_ns = md_now_ns() + dist->timeout_ms * 1000000;
     meeting.where = calloc(tcp->size, sizeof(*meeting.where));
     int rc = meeting.where ? environment_read(&meeting)
                            : md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", tcp->rank);
     rc = rc ? rc : tcp->rank == 0 ? host_meet(&meeting) : guest_meet(&meeting);
-    for (int i = 0; i < STRANGERS_MAX; i++)
-        if (meeting.strangers[i].fd >= 0)
-            close(meeting.strangers[i].fd);
+    for (int i = 0; i < PENDING_MAX; i++)
+        if (meeting.pending[i].fd >= 0)
+            close(meeting.pending[i].fd);
     if (meeting.listener >= 0)
         close(meeting.listener);
     free(meeting.where);

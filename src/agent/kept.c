@@ -69,14 +69,14 @@ static void tree_drop(const char *path)
  */
 static void kept_remove(const struct kept *kept, const char *cache)
 {
-    cleanup_free char *aside =
+    cleanup_free char *old_path =
         xasprintf("%s/old-%s-%d", cache, path_basename(kept->path), getpid());
     struct stat st;
-    if (rename(kept->path, aside) != 0)
+    if (rename(kept->path, old_path) != 0)
         return;
-    bool is_used = stat(aside, &st) == 0 && !is_unused(st.st_mtim);
-    if (!is_used || rename(aside, kept->path) != 0)
-        tree_drop(aside);
+    bool is_used = stat(old_path, &st) == 0 && !is_unused(st.st_mtim);
+    if (!is_used || rename(old_path, kept->path) != 0)
+        tree_drop(old_path);
 }
 
 /* Removes old programs. Nothing depends on their removal, so no failure is reported. */
@@ -152,13 +152,13 @@ static int kept_place(const char *folder, const char *target, struct err *err)
 {
     const char *name = path_basename(target);
     cleanup_free char *cache = path_dirname(target);
-    cleanup_free char *aside = xasprintf("%s/old-%s-%d", cache, name, getpid());
+    cleanup_free char *old_path = xasprintf("%s/old-%s-%d", cache, name, getpid());
     if (place_try(folder, target))
         return 0;
-    bool is_aside = rename(target, aside) == 0;
+    bool is_moved = rename(target, old_path) == 0;
     int rc = place_try(folder, target) ? 0 : fail_errno(err, "rename %s to %s", folder, name);
-    if (is_aside)
-        tree_drop(aside);
+    if (is_moved)
+        tree_drop(old_path);
     return rc;
 }
 

@@ -100,13 +100,19 @@ static bool turns_text(struct str text)
                         ((unsigned char)text.at[1] == 0x81 && is_between(text.at[2], 0xa6, 0xa9)));
 }
 
-static void codepoint_add(struct buf *out, struct str text, size_t len)
+/* The code point of the character of `len` bytes at the start of text. */
+static unsigned codepoint_of(struct str text, size_t len)
 {
-    unsigned char first = (unsigned char)text.at[0];
-    unsigned code = len == 1 ? first : len == 2 ? first & 0x1fu : first & 0x0fu;
+    static const unsigned char masks[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    unsigned code = (unsigned char)text.at[0] & masks[len];
     for (size_t i = 1; i < len; i++)
         code = code << 6 | ((unsigned char)text.at[i] & 0x3fu);
-    buf_addf(out, "\\u%04x", code);
+    return code;
+}
+
+static void codepoint_add(struct buf *out, struct str text, size_t len)
+{
+    buf_addf(out, "\\u%04x", codepoint_of(text, len));
 }
 
 /* A character above ASCII; returns how many bytes it has. */
@@ -226,24 +232,61 @@ size_t console_text_cut(struct str text, size_t max)
     return is_between(text.at[len], 0x80, 0xbf) ? max : len;
 }
 
+/*
+ * wcwidth() knows ASCII alone, since muster sets no locale. These are the wide characters of UAX
+ * #11 (East Asian scripts and emoji), and the marks that names in Latin, Japanese and Korean have
+ * where files are named in decomposed form, as on macOS. Marks of other scripts count as a column.
+ */
+static size_t columns_of(unsigned code)
+{
+    static const struct {
+        unsigned first, last;
+        size_t columns;
+    } ranges[] = {
+        {0x300, 0x36f, 0},     {0x1100, 0x115f, 2},   {0x1160, 0x11ff, 0},   {0x1ab0, 0x1aff, 0},
+        {0x1dc0, 0x1dff, 0},   {0x200b, 0x200f, 0},   {0x20d0, 0x20ff, 0},   {0x2e80, 0x303e, 2},
+        {0x3040, 0x3098, 2},   {0x3099, 0x309a, 0},   {0x309b, 0xa4cf, 2},   {0xa960, 0xa97f, 2},
+        {0xac00, 0xd7a3, 2},   {0xf900, 0xfaff, 2},   {0xfe00, 0xfe0f, 0},   {0xfe10, 0xfe1f, 2},
+        {0xfe20, 0xfe2f, 0},   {0xfe30, 0xfe6f, 2},   {0xff00, 0xff60, 2},   {0xffe0, 0xffe6, 2},
+        {0x1f300, 0x1f64f, 2}, {0x1f680, 0x1f6ff, 2}, {0x1f900, 0x1f9ff, 2}, {0x20000, 0x3fffd, 2},
+    };
+    for (size_t i = 0; i < countof(ranges) && code >= ranges[i].first; i++)
+        if (code <= ranges[i].last)
+            return ranges[i].columns;
+    return 1;
+}
+
+/*
+ * The bytes of the longest beginning of text that takes at most `max` columns. *width: the columns
+ * that it takes.
+ */
+static size_t columns_len(struct str text, size_t max, size_t *width)
+{
+    size_t at = 0;
+    for (*width = 0; at < text.len;) {
+        struct str rest = {text.at + at, text.len - at};
+        bool is_ascii = is_between(*rest.at, 0, 0x7f);
+        size_t len = is_ascii ? 1 : utf8_len(rest);
+        size_t columns = is_ascii || len == 0 ? 1 : columns_of(codepoint_of(rest, len));
+        if (*width + columns > max)
+            break;
+        *width += columns;
+        at += MAX(len, (size_t)1);
+    }
+    return at;
+}
+
 size_t console_text_width(struct str text)
 {
-    size_t width = 0;
-    for (size_t i = 0; i < text.len; i++)
-        width += !is_between(text.at[i], 0x80, 0xbf);
+    size_t width;
+    (void)columns_len(text, SIZE_MAX, &width);
     return width;
 }
 
-/* The bytes of the first n characters. */
-static size_t characters_len(struct str text, size_t n)
+void console_padded_add(struct buf *out, struct str text, size_t width)
 {
-    size_t len = 0;
-    for (size_t seen = 0; len < text.len; len++) {
-        seen += !is_between(text.at[len], 0x80, 0xbf);
-        if (seen > n)
-            break;
-    }
-    return len;
+    buf_add_str(out, text);
+    buf_addf(out, "%*s", (int)(width - MIN(console_text_width(text), width)), "");
 }
 
 static const struct str cut_sign = {"...", 3};
@@ -255,9 +298,11 @@ void console_middle_add(struct buf *out, struct str text, size_t max)
         buf_add_str(out, text);
         return;
     }
-    size_t n_kept = max - MIN(max, cut_sign.len), n_front = n_kept / 2;
-    size_t end = characters_len(text, width - (n_kept - n_front));
-    buf_add_str(out, (struct str){text.at, characters_len(text, n_front)});
+    size_t n_kept = max - MIN(max, cut_sign.len), n_front = n_kept / 2, used;
+    size_t n_left_out = width - (n_kept - n_front), end = columns_len(text, n_left_out, &used);
+    if (used < n_left_out) /* a wide character begins before that column and ends behind it */
+        end = columns_len(text, n_left_out + 1, &used);
+    buf_add_str(out, (struct str){text.at, columns_len(text, n_front, &used)});
     buf_add_str(out, cut_sign);
     buf_add_str(out, (struct str){text.at + end, text.len - end});
 }

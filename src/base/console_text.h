@@ -26,9 +26,11 @@ void console_lines_add(struct buf *out, struct str text);
 void console_objects_add(struct buf *out, struct str text);
 /* The longest prefix of text, at most max bytes, that does not split a UTF-8 character. */
 size_t console_text_cut(struct str text, size_t max);
-/* The number of characters, not bytes, of a UTF-8 text: the columns that it takes in most scripts. */
+/* The columns that a UTF-8 text takes on a terminal: two for a wide character, as in Chinese. */
 size_t console_text_width(struct str text);
-/* Adds text. If the text is wider than max, adds its beginning and its end, with "..." between them. */
+/* Adds text, and blanks up to `width` columns. */
+void console_padded_add(struct buf *out, struct str text, size_t width);
+/* Adds text. If it is wider than max, adds its beginning and its end, with "..." between them. */
 void console_middle_add(struct buf *out, struct str text, size_t max);
 /* Adds at most max bytes of text. A text that is cut ends after a whole word, if there is one, with "...". */
 void console_words_add(struct buf *out, struct str text, size_t max);

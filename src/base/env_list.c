@@ -76,7 +76,10 @@ void env_unset_beginning(struct env_list *env, const char *beginning, const char
     env->len = n_left;
 }
 
-/* A word of a name, such as API, KEY and ID. A number may follow it. TOKENS are those of a text. */
+/*
+ * Is this a word for a secret in the name of a variable? A number may follow it, as in KEY2. TOKENS
+ * is none: it is a number of tokens.
+ */
 static bool word_is_secret(const char *word, size_t len)
 {
     static const char *const ends[] = {"TOKEN",  "SECRET",     "SECRETS", "PASSWORD", "PASSWORDS",

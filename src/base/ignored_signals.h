@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The signals that muster ignores: SIGPIPE, and SIGXFSZ, since a limit on the size of files is an error like a full disk.
- * A signal that is ignored stays ignored in a program that is started: without SIGPIPE, its pipes would not end with their
- * readers. So each start of a program puts the signals back.
+ * The signals that muster ignores, so that a write fails instead of ending muster: SIGPIPE, and
+ * SIGXFSZ, since a limit on the size of files is an error like a full disk. An ignored signal stays
+ * ignored across exec, and a program that ignores SIGPIPE may not end when the reader of its pipe
+ * has ended. So the signals are reset whenever a program is started.
  */
 #pragma once
 

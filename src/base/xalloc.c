@@ -18,7 +18,7 @@ enum {
     RESERVED_PIECES = 64
 };
 
-/* The end of the line that give_up() prints; a text that is not NULL replaces it. */
+/* The end of the line that xalloc_give_up() prints; a text that is not NULL replaces it. */
 static const char *cure(const char *text)
 {
     static const char *kept = "";
@@ -37,7 +37,7 @@ void xalloc_cure(const char *text)
  * matters is in files that survive an exit at any time, and a core dump of a full memory helps
  * nobody.
  */
-static NORETURN void give_up(size_t size)
+void xalloc_give_up(size_t size)
 {
     fprintf(stderr, "muster: out of memory: could not get %zu bytes%s\n", size, cure(NULL));
     _exit(err_exit_status(ERR_STOPPED));
@@ -46,7 +46,7 @@ static NORETURN void give_up(size_t size)
 void *xalloc_checked(void *at, size_t size)
 {
     if (!at)
-        give_up(size);
+        xalloc_give_up(size);
     return at;
 }
 

@@ -28,7 +28,9 @@ void xalloc_trim(void);
  */
 void xalloc_reserve(size_t bytes);
 
-/* What was allocated in another way, by a room that may not end the program; `size` is for the line. */
+/* Ends the program in this way, for a room that may not do so itself; `size` is for the line. */
+NORETURN void xalloc_give_up(size_t size);
+/* Returns what such a room has allocated, or ends the program if that is NULL. */
 NEVER_NULL void *xalloc_checked(void *at, size_t size);
 NEVER_NULL void *xmalloc(size_t size);
 NEVER_NULL void *xcalloc(size_t count, size_t size);

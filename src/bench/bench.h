@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster bench does the same work in several ways, in turn, and measures them. A way is a method with a number of
- * devices and a batch size; each run of a way is a process of its own (trial/trial.h). core/contest.h decides which
- * way runs next, when enough is known, and what may be compared.
+ * muster bench does the same work in several variants, in turn, and measures them. A variant is a
+ * method with a number of devices and a batch size; each run of a variant is a process of its own
+ * (trial/trial.h). core/contest.h decides which variant runs next, when enough is known, and what
+ * may be compared.
  *
  * If a method starts muster map, that muster map reports by --on-finish how long its workers took to load.
  * Environment variables set this option, the devices and the folder. So with `-i`, muster bench only writes a method
  * of this kind itself.
  *
- *   methods.c   from the command line to ways    command.c   words and environment of a run
+ *   methods.c   from the command line to variants    command.c   words and environment of a run
  *   measure.c   the shell, one run after the other   judge.c     the result of a run
  *   report.c    the table and what follows from it   report_json.c
  *   table.h     cells in columns, as text or Markdown   plot.h      the picture
@@ -68,9 +69,9 @@ struct bench_caller {
 /* ERR_USAGE if options of the request contradict each other. */
 MUST_CHECK int bench_check(const struct bench_request *request, struct err *err);
 /*
- * Measures, and adds a table or lines of JSON to `out`, after a failure as far as it came. Returns an exit status: 0;
- * 1 if a method failed; 128 + n after a signal. ERR_TIMEOUT if not every way was run once, ERR_UNAVAILABLE,
- * ERR_USAGE.
+ * Measures, and adds a table or lines of JSON to `out`, after a failure as far as it came. Returns
+ * an exit status: 0; 1 if a method failed; 128 + n after a signal. ERR_TIMEOUT if not every variant
+ * was run once, ERR_UNAVAILABLE, ERR_USAGE.
  */
 MUST_CHECK int bench_run(const struct bench_caller *caller, const struct bench_request *request,
                          struct buf *out, struct err *err);

@@ -10,9 +10,9 @@
 #include "bench/bench_impl.h"
 #include "map/template.h"
 
-static const struct bench_method *method_of(const struct benching *b, uint32_t way)
+static const struct bench_method *method_of(const struct benching *b, uint32_t variant)
 {
-    return &b->methods[b->ways[way].method];
+    return &b->methods[b->variants[variant].method];
 }
 
 static const struct device *device_at(const struct benching *b, uint32_t seat)
@@ -27,10 +27,10 @@ struct values {
     struct buf gpus, uuids, output;
 };
 
-static void values_make(const struct benching *b, uint32_t way, bool is_for_shell,
+static void values_make(const struct benching *b, uint32_t variant, bool is_for_shell,
                         struct values *out)
 {
-    const struct bench_way *w = &b->ways[way];
+    const struct bench_variant *w = &b->variants[variant];
     cleanup_free char *output = path_join(b->scratch ? b->scratch : "", "output");
     *out = (struct values){.gpus = BUF_INIT, .uuids = BUF_INIT, .output = BUF_INIT};
     snprintf(out->batch, sizeof(out->batch), "%lu", w->batch);
@@ -68,10 +68,10 @@ static char *filled_new(const char *word, const struct values *values)
 /* ---- words ---- */
 
 /* Adds "muster map … -- WORKER". The environment has its devices. */
-static void map_words(const struct benching *b, uint32_t way, struct env_list *words)
+static void map_words(const struct benching *b, uint32_t variant, struct env_list *words)
 {
     const struct bench_request *r = b->request;
-    uint64_t batch = b->ways[way].batch;
+    uint64_t batch = b->variants[variant].batch;
     env_list_add(words, xstrdup(b->caller->self_path));
     env_list_add(words, xstrdup("map"));
     env_list_add(words, xstrdup("-q"));
@@ -88,17 +88,17 @@ static void map_words(const struct benching *b, uint32_t way, struct env_list *w
         env_list_add(words, xasprintf("%lu", batch));
     }
     env_list_add(words, xstrdup("--"));
-    env_list_add_words(words, method_of(b, way)->words);
+    env_list_add_words(words, method_of(b, variant)->words);
 }
 
-void way_words(const struct benching *b, uint32_t way, struct env_list *out)
+void variant_words(const struct benching *b, uint32_t variant, struct env_list *out)
 {
-    const struct bench_method *method = method_of(b, way);
+    const struct bench_method *method = method_of(b, variant);
     struct env_list words = {0};
     struct values values;
-    values_make(b, way, method->line != NULL, &values);
+    values_make(b, variant, method->line != NULL, &values);
     if (method->is_map)
-        map_words(b, way, &words);
+        map_words(b, variant, &words);
     else if (method->line) {
         env_list_add(&words, xstrdup("sh"));
         env_list_add(&words, xstrdup("-c"));
@@ -130,14 +130,14 @@ char *summary_path_new(const struct benching *b)
     return path_join(b->scratch ? b->scratch : "", "summary.json");
 }
 
-static void muster_prepare(const struct benching *b, const struct bench_way *way,
+static void muster_prepare(const struct benching *b, const struct bench_variant *variant,
                            struct env_list *env)
 {
-    cleanup_free char *spec = spec_new(b, way->n_devices), *path = summary_path_new(b);
+    cleanup_free char *spec = spec_new(b, variant->n_devices), *path = summary_path_new(b);
     cleanup_buf struct buf quoted = BUF_INIT;
     struct buf held = BUF_INIT;
     buf_add_text(&held, LOCK_HANDED_DOWN "=");
-    for (uint32_t i = 0; i < way->n_devices; i++)
+    for (uint32_t i = 0; i < variant->n_devices; i++)
         buf_addf(&held, "%s%s", i > 0 ? "," : "", device_at(b, i)->uuid);
     buf_add_shell_word(&quoted, path);
     env_set(env, buf_steal(&held));
@@ -147,9 +147,9 @@ static void muster_prepare(const struct benching *b, const struct bench_way *way
     env_set(env, xstrdup("MUSTER_GO_ON=muster bench")); /* its run folder will be removed */
 }
 
-void way_environment(const struct benching *b, uint32_t way, struct env_list *out)
+void variant_environment(const struct benching *b, uint32_t variant, struct env_list *out)
 {
-    const struct bench_way *w = &b->ways[way];
+    const struct bench_variant *w = &b->variants[variant];
     environment_begin(out);
     trial_devices_add(&b->session.run.setting, w->n_devices, out);
     /* Each process of the command would use the number of threads that is meant for all devices together. */

@@ -125,11 +125,11 @@ static void loaded_take(const struct benching *b, const struct map_summary *map,
 
 void run_judge(struct benching *b, const struct trial_end *end, struct contest_run *out)
 {
-    struct bench_way *way = &b->ways[b->way];
+    struct bench_variant *variant = &b->variants[b->variant];
     const struct map_summary map = summary_read(b);
     *out = (struct contest_run){.seconds = seconds_of(end->took_us)};
-    out->outcome = outcome_of(b, end, &map, way->end, sizeof(way->end));
-    way->peak_bytes = MAX(way->peak_bytes, end->peak_bytes);
+    out->outcome = outcome_of(b, end, &map, variant->end, sizeof(variant->end));
+    variant->peak_bytes = MAX(variant->peak_bytes, end->peak_bytes);
     if (out->outcome != CONTEST_OK)
         return;
     out->n_items = map.is_there ? map.n_done
@@ -139,7 +139,7 @@ void run_judge(struct benching *b, const struct trial_end *end, struct contest_r
     /* If the items are not counted, a run is one piece of work, unless it prints a rate, which is a rate of items. */
     out->is_piece = out->n_items == 0 && !b->request->rate_pattern;
     double n_items = (double)MAX(out->n_items, (uint64_t)out->is_piece);
-    way->n_items = out->n_items;
+    variant->n_items = out->n_items;
     if (!end->was_late)
         out->figure[CONTEST_WHOLE] = n_items / out->seconds;
     loaded_take(b, &map, end, n_items, out->figure);

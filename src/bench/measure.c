@@ -70,8 +70,8 @@ static uint64_t limit_ms(const struct benching *b, bool *is_of_all)
 static void items_check(struct benching *b, const struct contest_run *run)
 {
     struct err err = {0};
-    const struct bench_way *way = &b->ways[b->way];
-    if (run->outcome != CONTEST_OK || run->n_items > 0 || !b->methods[way->method].is_map)
+    const struct bench_variant *variant = &b->variants[b->variant];
+    if (run->outcome != CONTEST_OK || run->n_items > 0 || !b->methods[variant->method].is_map)
         return;
     fail(&err, ERR_USAGE, "there are no items in %s%s", b->request->inputs.at[0],
          b->request->inputs.len > 1 ? " and the other inputs" : "");
@@ -80,22 +80,22 @@ static void items_check(struct benching *b, const struct contest_run *run)
 
 static void other_work_note(struct benching *b, const struct contest_run *run)
 {
-    struct bench_way *way = &b->ways[b->way];
+    struct bench_variant *variant = &b->variants[b->variant];
     uint64_t n_first = contest_n_items(b->contest);
-    if (contest_outcome(b->contest, b->way) != CONTEST_OTHER_WORK)
+    if (contest_outcome(b->contest, b->variant) != CONTEST_OTHER_WORK)
         return;
     if (run->is_piece)
-        snprintf(way->end, sizeof(way->end),
+        snprintf(variant->end, sizeof(variant->end),
                  "did not tell how many items it did (--items); the first row that ended well did "
                  "%lu",
                  n_first);
     else if (n_first == 0)
         snprintf(
-            way->end, sizeof(way->end),
+            variant->end, sizeof(variant->end),
             "did %lu item%s; the first row that ended well did not tell how many (--items %lu)",
             run->n_items, plural(run->n_items), run->n_items);
     else
-        snprintf(way->end, sizeof(way->end),
+        snprintf(variant->end, sizeof(variant->end),
                  "did %lu item%s; the first row that ended well did %lu", run->n_items,
                  plural(run->n_items), n_first);
 }
@@ -117,7 +117,7 @@ static void on_ended(void *context, const struct trial_end *end)
     other_work_note(b, &run);
     run_json_note(b, &run);
     run_say(b, &run);
-    if (run.outcome == CONTEST_FAILED && contest_n_runs(b->contest, b->way) == 0)
+    if (run.outcome == CONTEST_FAILED && contest_n_runs(b->contest, b->variant) == 0)
         trial_last_lines_say(&b->session.run);
 }
 
@@ -127,15 +127,15 @@ static int run_start(struct benching *b, struct err *err)
     int rc = scratch_empty(b, err);
     if (rc)
         return rc;
-    way_environment(b, b->way, &env);
-    way_words(b, b->way, &words);
+    variant_environment(b, b->variant, &env);
+    variant_words(b, b->variant, &words);
     struct trial_request request = {.argv = (const char *const *)words.at,
                                     .envp = (const char *const *)env.at,
-                                    .n_seats = b->ways[b->way].n_devices,
+                                    .n_seats = b->variants[b->variant].n_devices,
                                     .grace_ms = b->request->grace_ms,
                                     .limit_ms = limit_ms(b, &b->is_out_of_time),
                                     .patterns = {&b->items, &b->rate, &b->ready}};
-    if (!b->methods[b->ways[b->way].method].is_map)
+    if (!b->methods[b->variants[b->variant].method].is_map)
         request.stdin_path = b->request->stdin_path;
     rc = trial_start(&b->session.run, &request, err);
     if (b->begin_us == 0)
@@ -151,7 +151,7 @@ static bool run_next(struct benching *b)
     struct err err = {0};
     struct contest_step step = contest_next(b->contest, (double)elapsed_ms(b) / 1000);
     b->ended = step.end;
-    b->way = step.way;
+    b->variant = step.variant;
     if (step.end != CONTEST_GOES_ON)
         return false;
     if (run_start(b, &err) != 0)
@@ -183,7 +183,7 @@ static int end_status(const struct benching *b, struct err *err)
         return rc;
     if (b->ended == CONTEST_TIME && contest_n_rounds(b->contest) == 0)
         return fail(err, ERR_TIMEOUT, "the time of --max-time was over before every row had a run");
-    for (uint32_t i = 0; i < b->n_ways; i++) {
+    for (uint32_t i = 0; i < b->n_variants; i++) {
         enum contest_outcome outcome = contest_outcome(b->contest, i);
         any_failed = any_failed || (outcome != CONTEST_OK && outcome != CONTEST_OOM);
     }
@@ -192,7 +192,7 @@ static int end_status(const struct benching *b, struct err *err)
 
 static bool any_run(const struct benching *b)
 {
-    for (uint32_t i = 0; i < b->n_ways; i++)
+    for (uint32_t i = 0; i < b->n_variants; i++)
         if (contest_n_runs(b->contest, i) > 0 || contest_outcome(b->contest, i) != CONTEST_OK)
             return true;
     return false;
@@ -223,10 +223,10 @@ static int picture_put(const struct benching *b, struct err *err)
 static int answer(struct benching *b, struct buf *out, struct err *err)
 {
     const struct bench_request *r = b->request;
-    int rc = ways_make(b, b->session.allocation.n_seats, err);
+    int rc = variants_make(b, b->session.allocation.n_seats, err);
     if (rc)
         return rc;
-    b->contest = contest_new(&(struct contest_wish){.n_ways = b->n_ways,
+    b->contest = contest_new(&(struct contest_wish){.n_variants = b->n_variants,
                                                     .rounds_max = (uint32_t)r->n_rounds,
                                                     .n_items = r->n_items,
                                                     .near = near_share,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes methods from the command line, and ways from the methods: each method with each number of devices and each
- * batch size.
+ * Makes methods from the command line, and variants from the methods: each method with each number
+ * of devices and each batch size.
  */
 #include <sys/stat.h>
 
@@ -156,7 +156,7 @@ void methods_release(struct benching *b)
     for (size_t i = 0; i < b->n_methods; i++)
         free(b->methods[i].name);
     free(b->methods);
-    free(b->ways);
+    free(b->variants);
 }
 
 uint32_t methods_devices_max(const struct benching *b)
@@ -172,7 +172,7 @@ uint32_t methods_devices_max(const struct benching *b)
     return (uint32_t)MIN(most, (uint64_t)UINT32_MAX);
 }
 
-/* ---- ways ---- */
+/* ---- variants ---- */
 
 /* The numbers 1, 2, 4 … and n_devices, up to the most devices that a run can have. */
 static struct bench_counts doublings(uint32_t n_devices)
@@ -185,25 +185,25 @@ static struct bench_counts doublings(uint32_t n_devices)
     return out;
 }
 
-static int way_add(struct benching *b, const struct bench_way *way, struct err *err)
+static int variant_add(struct benching *b, const struct bench_variant *variant, struct err *err)
 {
-    if (b->n_ways == CONTEST_WAYS_MAX)
+    if (b->n_variants == CONTEST_VARIANTS_MAX)
         return fail(err, ERR_USAGE,
                     "methods, numbers of devices and batch sizes make more than %d rows",
-                    CONTEST_WAYS_MAX);
-    b->ways = xrealloc(b->ways, (b->n_ways + 1) * sizeof(*b->ways));
-    b->ways[b->n_ways++] = *way;
+                    CONTEST_VARIANTS_MAX);
+    b->variants = xrealloc(b->variants, (b->n_variants + 1) * sizeof(*b->variants));
+    b->variants[b->n_variants++] = *variant;
     return 0;
 }
 
-static int method_ways(struct benching *b, uint32_t method, uint32_t n_devices, struct err *err)
+static int method_variants(struct benching *b, uint32_t method, uint32_t n_devices, struct err *err)
 {
     const struct bench_counts all = doublings(n_devices), *wish = b->methods[method].wish;
     const struct bench_counts *devices = wish->len > 0 ? wish : &all;
     const struct bench_counts *batches = &b->request->batches;
     int rc = 0;
     for (size_t d = 0; rc == 0 && d < devices->len; d++) {
-        struct bench_way way = {.method = method, .n_devices = (uint32_t)devices->at[d]};
+        struct bench_variant variant = {.method = method, .n_devices = (uint32_t)devices->at[d]};
         if (devices->at[d] > SEAT_DEVICES_MAX)
             return fail(err, ERR_USAGE, "%lu devices are more than the %d that a run can have",
                         devices->at[d], SEAT_DEVICES_MAX);
@@ -213,20 +213,20 @@ static int method_ways(struct benching *b, uint32_t method, uint32_t n_devices, 
                         "how many are used",
                         devices->at[d], n_devices == 1 ? "is" : "are", n_devices);
         for (size_t i = 0; rc == 0 && i < batches->len; i++) {
-            way.batch = batches->at[i];
-            rc = way_add(b, &way, err);
+            variant.batch = batches->at[i];
+            rc = variant_add(b, &variant, err);
         }
         if (batches->len == 0)
-            rc = way_add(b, &way, err);
+            rc = variant_add(b, &variant, err);
     }
     return rc;
 }
 
-int ways_make(struct benching *b, uint32_t n_devices, struct err *err)
+int variants_make(struct benching *b, uint32_t n_devices, struct err *err)
 {
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < b->n_methods; i++)
-        rc = method_ways(b, i, n_devices, err);
+        rc = method_variants(b, i, n_devices, err);
     return rc;
 }
 
@@ -235,9 +235,9 @@ bool has_batches(const struct benching *b)
     return b->request->batches.len > 0;
 }
 
-void way_name_add(const struct benching *b, uint32_t way, struct buf *out)
+void variant_name_add(const struct benching *b, uint32_t variant, struct buf *out)
 {
-    const struct bench_way *w = &b->ways[way];
+    const struct bench_variant *w = &b->variants[variant];
     if (b->n_methods > 1) {
         console_visible_add(out, str_of(b->methods[w->method].name));
         buf_add_text(out, ", ");
@@ -251,15 +251,15 @@ const char *unit_of(const struct benching *b)
 {
     const struct bench_request *r = b->request;
     bool is_known = r->n_items > 0 || r->items_pattern || r->rate_pattern || r->inputs.len > 0;
-    for (uint32_t i = 0; i < b->n_ways; i++)
-        is_known = is_known ||
-                   (b->ways[i].n_items > 0 && contest_outcome(b->contest, i) != CONTEST_OTHER_WORK);
+    for (uint32_t i = 0; i < b->n_variants; i++)
+        is_known = is_known || (b->variants[i].n_items > 0 &&
+                                contest_outcome(b->contest, i) != CONTEST_OTHER_WORK);
     return is_known ? "items" : "runs";
 }
 
 /* ---- what is refused ---- */
 
-static int ways_of_counting_check(const struct bench_request *r, struct err *err)
+static int variants_of_counting_check(const struct bench_request *r, struct err *err)
 {
     if (r->n_items > 0 && r->items_pattern)
         return fail(err, ERR_USAGE, "--items and --items-pattern tell the same number; give one");
@@ -313,7 +313,7 @@ int bench_check(const struct bench_request *request, struct err *err)
     struct benching b = {.request = request};
     int rc = methods_make(&b, err);
     methods_release(&b);
-    rc = rc ? rc : ways_of_counting_check(request, err);
+    rc = rc ? rc : variants_of_counting_check(request, err);
     rc = rc ? rc : inputs_check(request, err);
     return rc ? rc : patterns_check(request, err);
 }

@@ -12,7 +12,7 @@
 #include "bench/table.h"
 
 enum {
-    OPEN_SAID = 6 /* pairs of ways that are named; the rest are only counted */
+    OPEN_SAID = 6 /* pairs of variants that are named; the rest are only counted */
 };
 
 /* ---- numbers ---- */
@@ -38,17 +38,17 @@ static char *spread_new(const struct contest_spread *spread)
     return spread->n == 1 ? xstrdup(median) : xasprintf("%s (%s-%s)", median, min, max);
 }
 
-double way_efficiency(const struct benching *b, uint32_t way)
+double variant_efficiency(const struct benching *b, uint32_t variant)
 {
-    const struct bench_way *w = &b->ways[way];
-    uint32_t least = way;
-    for (uint32_t i = 0; i < b->n_ways; i++)
-        if (b->ways[i].method == w->method && b->ways[i].batch == w->batch &&
-            b->ways[i].n_devices < b->ways[least].n_devices)
+    const struct bench_variant *w = &b->variants[variant];
+    uint32_t least = variant;
+    for (uint32_t i = 0; i < b->n_variants; i++)
+        if (b->variants[i].method == w->method && b->variants[i].batch == w->batch &&
+            b->variants[i].n_devices < b->variants[least].n_devices)
             least = i;
     struct contest_ratio ratio =
-        contest_ratio(b->contest, way, least, contest_deciding(b->contest));
-    return ratio.spread.median * b->ways[least].n_devices / w->n_devices;
+        contest_ratio(b->contest, variant, least, contest_deciding(b->contest));
+    return ratio.spread.median * b->variants[least].n_devices / w->n_devices;
 }
 
 /* ---- while it goes on ---- */
@@ -56,13 +56,13 @@ double way_efficiency(const struct benching *b, uint32_t way)
 void run_say(const struct benching *b, const struct contest_run *run)
 {
     cleanup_buf struct buf line = BUF_INIT;
-    char rate[24], took[24], end[sizeof(b->ways->end)];
-    const struct bench_way *way = &b->ways[b->way];
+    char rate[24], took[24], end[sizeof(b->variants->end)];
+    const struct bench_variant *variant = &b->variants[b->variant];
     if (b->caller->is_quiet)
         return;
-    way_name_add(b, b->way, &line);
+    variant_name_add(b, b->variant, &line);
     duration_format(took, (uint64_t)(run->seconds * 1000));
-    snprintf(end, sizeof(end), "%s", way->end);
+    snprintf(end, sizeof(end), "%s", variant->end);
     if (end[0])
         buf_addf(&line, ": %s", end);
     else if (run->figure[CONTEST_WHOLE] > 0) {
@@ -114,19 +114,19 @@ static const char *const headings[COLUMNS] = {
 };
 
 /* The speed-up over the first row, with which all rows are compared. In the first row itself it is just "1". */
-static char *speedup_new(const struct benching *b, uint32_t way, enum contest_figure figure)
+static char *speedup_new(const struct benching *b, uint32_t variant, enum contest_figure figure)
 {
-    struct contest_ratio ratio = contest_ratio(b->contest, way, 0, figure);
-    if (way == 0 && ratio.spread.n > 0)
+    struct contest_ratio ratio = contest_ratio(b->contest, variant, 0, figure);
+    if (variant == 0 && ratio.spread.n > 0)
         return xstrdup("1");
     return spread_new(&ratio.spread);
 }
 
-static char *memory_new(const struct bench_way *way)
+static char *memory_new(const struct bench_variant *variant)
 {
     char size[16];
-    size_format(size, way->peak_bytes);
-    return way->peak_bytes > 0 ? xstrdup(size) : NULL;
+    size_format(size, variant->peak_bytes);
+    return variant->peak_bytes > 0 ? xstrdup(size) : NULL;
 }
 
 static char *visible_new(const char *text)
@@ -134,7 +134,7 @@ static char *visible_new(const char *text)
     return text[0] ? console_visible_new(text) : NULL;
 }
 
-static void figures_fill(const struct benching *b, uint32_t way, struct table *table)
+static void figures_fill(const struct benching *b, uint32_t variant, struct table *table)
 {
     static const struct {
         enum column column;
@@ -142,36 +142,36 @@ static void figures_fill(const struct benching *b, uint32_t way, struct table *t
     } figures[] = {{COLUMN_LOADING, CONTEST_LOADING_S},
                    {COLUMN_LOADED_RATE, CONTEST_LOADED},
                    {COLUMN_ENERGY, CONTEST_ITEM_J}};
-    struct contest_spread seconds = contest_seconds(b->contest, way);
-    struct contest_spread rate = contest_figure(b->contest, way, CONTEST_WHOLE);
+    struct contest_spread seconds = contest_seconds(b->contest, variant);
+    struct contest_spread rate = contest_figure(b->contest, variant, CONTEST_WHOLE);
     bool counts_items = strcmp(unit_of(b), "items") == 0;
     table_cell_take(table, COLUMN_SECONDS, spread_new(&seconds));
     if (counts_items)
         table_cell_take(table, COLUMN_RATE, spread_new(&rate));
     for (size_t i = 0; i < countof(figures); i++) {
-        struct contest_spread spread = contest_figure(b->contest, way, figures[i].figure);
+        struct contest_spread spread = contest_figure(b->contest, variant, figures[i].figure);
         if (counts_items || figures[i].figure == CONTEST_LOADING_S)
             table_cell_take(table, figures[i].column, spread_new(&spread));
     }
 }
 
-static void row_fill(const struct benching *b, uint32_t way, struct table *table)
+static void row_fill(const struct benching *b, uint32_t variant, struct table *table)
 {
-    const struct bench_way *w = &b->ways[way];
-    double efficiency = way_efficiency(b, way);
+    const struct bench_variant *w = &b->variants[variant];
+    double efficiency = variant_efficiency(b, variant);
     table_row_add(table);
     if (b->n_methods > 1)
         table_cell_take(table, COLUMN_METHOD, visible_new(b->methods[w->method].name));
     table_cell_take(table, COLUMN_DEVICES, xasprintf("%u", w->n_devices));
     if (w->batch > 0)
         table_cell_take(table, COLUMN_BATCH, xasprintf("%lu", w->batch));
-    figures_fill(b, way, table);
-    table_cell_take(table, COLUMN_SPEEDUP, speedup_new(b, way, CONTEST_WHOLE));
-    table_cell_take(table, COLUMN_LOADED_SPEEDUP, speedup_new(b, way, CONTEST_LOADED));
+    figures_fill(b, variant, table);
+    table_cell_take(table, COLUMN_SPEEDUP, speedup_new(b, variant, CONTEST_WHOLE));
+    table_cell_take(table, COLUMN_LOADED_SPEEDUP, speedup_new(b, variant, CONTEST_LOADED));
     if (efficiency > 0)
         table_cell_take(table, COLUMN_EFFICIENCY, xasprintf("%.0f %%", 100 * efficiency));
     table_cell_take(table, COLUMN_MEMORY, memory_new(w));
-    table_cell_take(table, COLUMN_RUNS, xasprintf("%u", contest_n_runs(b->contest, way)));
+    table_cell_take(table, COLUMN_RUNS, xasprintf("%u", contest_n_runs(b->contest, variant)));
     table_cell_take(table, COLUMN_NOTE, visible_new(w->end));
 }
 
@@ -192,7 +192,7 @@ static void baseline_sentence(const struct benching *b, struct buf *out)
     cleanup_buf struct buf name = BUF_INIT;
     if (contest_outcome(b->contest, 0) == CONTEST_OK)
         return;
-    way_name_add(b, 0, &name);
+    variant_name_add(b, 0, &name);
     buf_addf(out,
              "no speed-ups: the first row (%s), with which the others are compared, was not "
              "measured to its end\n",
@@ -201,7 +201,7 @@ static void baseline_sentence(const struct benching *b, struct buf *out)
 
 static bool is_certain(const struct benching *b, uint32_t best)
 {
-    for (uint32_t i = 0; i < b->n_ways; i++)
+    for (uint32_t i = 0; i < b->n_variants; i++)
         if (i != best && contest_outcome(b->contest, i) == CONTEST_OK &&
             contest_compare(b->contest, i, best, contest_deciding(b->contest)) == CONTEST_OPEN)
             return false;
@@ -213,11 +213,11 @@ static void best_sentence(const struct benching *b, struct buf *out)
     uint32_t best;
     char times[24];
     enum contest_figure figure = contest_deciding(b->contest);
-    if (b->n_ways < 2 || !contest_best(b->contest, &best))
+    if (b->n_variants < 2 || !contest_best(b->contest, &best))
         return;
     struct contest_ratio ratio = contest_ratio(b->contest, best, 0, figure);
     buf_add_text(out, is_certain(b, best) ? "fastest: " : "fastest by the medians: ");
-    way_name_add(b, best, out);
+    variant_name_add(b, best, out);
     bench_number_format(times, ratio.spread.median);
     if (best == 0)
         buf_add_text(out, ", the first row");
@@ -226,12 +226,15 @@ static void best_sentence(const struct benching *b, struct buf *out)
     buf_addf(out, "%s\n", figure == CONTEST_LOADED ? " when loaded" : "");
 }
 
-/* Adds "a and b are as fast" or "… may be" for the best way and each way that is as fast; at most OPEN_SAID of them. */
+/*
+ * Adds "a and b are as fast" or "… may be" for the best variant and each variant that is as fast;
+ * at most OPEN_SAID of them.
+ */
 static void alike_sentences(const struct benching *b, uint32_t best, enum contest_verdict verdict,
                             const char *text, struct buf *out)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < b->n_ways; i++) {
+    for (uint32_t i = 0; i < b->n_variants; i++) {
         bool is_other = i != best && contest_outcome(b->contest, i) == CONTEST_OK;
         if (!is_other ||
             contest_compare(b->contest, i, best, contest_deciding(b->contest)) != verdict)
@@ -239,7 +242,7 @@ static void alike_sentences(const struct benching *b, uint32_t best, enum contes
         if (++n > OPEN_SAID)
             continue;
         buf_add_text(out, n > 1 ? "; " : text);
-        way_name_add(b, i, out);
+        variant_name_add(b, i, out);
     }
     if (n > OPEN_SAID)
         buf_addf(out, "; and %u more", n - OPEN_SAID);
@@ -276,7 +279,7 @@ void bench_report_add(const struct benching *b, struct buf *out)
     struct table table;
     bool is_markdown = b->request->format == BENCH_MARKDOWN;
     table_init(&table, headings, COLUMNS, 1u << COLUMN_METHOD | 1u << COLUMN_NOTE);
-    for (uint32_t i = 0; i < b->n_ways; i++)
+    for (uint32_t i = 0; i < b->n_variants; i++)
         row_fill(b, i, &table);
     devices_sentence(b, out);
     if (is_markdown) {
@@ -294,11 +297,11 @@ void bench_plan_add(const struct benching *b, struct buf *out)
 {
     cleanup_buf struct buf text = BUF_INIT;
     buf_addf(&text, "would run, up to %lu times in turn:\n", b->request->n_rounds);
-    for (uint32_t i = 0; i < b->n_ways; i++) {
+    for (uint32_t i = 0; i < b->n_variants; i++) {
         struct env_list words = {0};
-        way_words(b, i, &words);
+        variant_words(b, i, &words);
         buf_add_text(&text, "  ");
-        way_name_add(b, i, &text);
+        variant_name_add(b, i, &text);
         buf_add_char(&text, ':');
         for (size_t k = 0; k < words.len; k++) {
             buf_add_char(&text, ' ');

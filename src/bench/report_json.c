@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The result as JSON: an object for each run, one for each way, and one for the whole.
+ * The result as JSON: an object for each run, one for each variant, and one for the whole.
  */
 #include <math.h>
 
@@ -62,10 +62,10 @@ static void spread_json(struct buf *out, const char *key, const struct contest_s
     buf_add_char(out, '}');
 }
 
-static void speedup_json(const struct benching *b, uint32_t way, struct buf *out, const char *key,
-                         enum contest_figure figure)
+static void speedup_json(const struct benching *b, uint32_t variant, struct buf *out,
+                         const char *key, enum contest_figure figure)
 {
-    struct contest_ratio ratio = contest_ratio(b->contest, way, 0, figure);
+    struct contest_ratio ratio = contest_ratio(b->contest, variant, 0, figure);
     if (ratio.spread.n == 0) {
         buf_addf(out, ",\"%s\":null", key);
         return;
@@ -81,9 +81,9 @@ static void speedup_json(const struct benching *b, uint32_t way, struct buf *out
 void run_json_note(struct benching *b, const struct contest_run *run)
 {
     struct buf *out = &b->runs_json;
-    buf_addf(out, "{\"run\":%u,\"row\":%u", ++b->n_runs, b->way + 1);
-    text_json(out, "outcome", contest_outcome_name(contest_outcome(b->contest, b->way)));
-    text_json(out, "end", b->ways[b->way].end);
+    buf_addf(out, "{\"run\":%u,\"row\":%u", ++b->n_runs, b->variant + 1);
+    text_json(out, "outcome", contest_outcome_name(contest_outcome(b->contest, b->variant)));
+    text_json(out, "end", b->variants[b->variant].end);
     count_json(out, "items", run->n_items);
     number_json(out, "seconds", run->seconds);
     number_json(out, "items_per_s", run->figure[CONTEST_WHOLE]);
@@ -92,27 +92,27 @@ void run_json_note(struct benching *b, const struct contest_run *run)
     buf_add_text(out, "}\n");
 }
 
-static void way_json(const struct benching *b, uint32_t way, struct buf *out)
+static void variant_json(const struct benching *b, uint32_t variant, struct buf *out)
 {
-    const struct bench_way *w = &b->ways[way];
-    struct contest_spread seconds = contest_seconds(b->contest, way);
-    struct contest_spread rate = contest_figure(b->contest, way, CONTEST_WHOLE);
-    buf_addf(out, "{\"row\":%u", way + 1);
+    const struct bench_variant *w = &b->variants[variant];
+    struct contest_spread seconds = contest_seconds(b->contest, variant);
+    struct contest_spread rate = contest_figure(b->contest, variant, CONTEST_WHOLE);
+    buf_addf(out, "{\"row\":%u", variant + 1);
     text_json(out, "method", b->methods[w->method].name);
     buf_addf(out, ",\"devices\":%u", w->n_devices);
     count_json(out, "batch", w->batch);
-    text_json(out, "outcome", contest_outcome_name(contest_outcome(b->contest, way)));
+    text_json(out, "outcome", contest_outcome_name(contest_outcome(b->contest, variant)));
     text_json(out, "end", w->end);
     count_json(out, "items", w->n_items);
     spread_json(out, "seconds", &seconds);
     spread_json(out, "items_per_s", &rate);
     for (size_t i = 0; i < countof(figures); i++) {
-        struct contest_spread spread = contest_figure(b->contest, way, figures[i].figure);
+        struct contest_spread spread = contest_figure(b->contest, variant, figures[i].figure);
         spread_json(out, figures[i].key, &spread);
     }
-    speedup_json(b, way, out, "speedup", CONTEST_WHOLE);
-    speedup_json(b, way, out, "loaded_speedup", CONTEST_LOADED);
-    number_json(out, "efficiency", way_efficiency(b, way));
+    speedup_json(b, variant, out, "speedup", CONTEST_WHOLE);
+    speedup_json(b, variant, out, "loaded_speedup", CONTEST_LOADED);
+    number_json(out, "efficiency", variant_efficiency(b, variant));
     count_json(out, "peak_bytes", w->peak_bytes);
     buf_add_text(out, "}\n");
 }
@@ -141,7 +141,7 @@ static void whole_json(const struct benching *b, struct buf *out)
 void bench_json_add(const struct benching *b, struct buf *out)
 {
     buf_add_str(out, buf_str(&b->runs_json));
-    for (uint32_t i = 0; i < b->n_ways; i++)
-        way_json(b, i, out);
+    for (uint32_t i = 0; i < b->n_variants; i++)
+        variant_json(b, i, out);
     whole_json(b, out);
 }

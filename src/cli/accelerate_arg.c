@@ -108,8 +108,8 @@ static int doubles_check(const struct accelerate_options *options,
                         pairs[i].ours);
     if (options->n_processes > 0 && request->allocation.hosts)
         return fail(err, ERR_USAGE,
-                    "--num_processes is the number of ranks on all machines; with --hosts, "
-                    "--nproc-per-node says that of each");
+                    "--num_processes, the number of ranks on all machines, cannot be used with "
+                    "--hosts; use --nproc-per-node, the number on each machine");
     return 0;
 }
 
@@ -350,14 +350,15 @@ static int total_settle(const struct accelerate_options *options, struct launch_
     if (meeting->n_nodes_min != meeting->n_nodes_max)
         return fail(err, ERR_USAGE,
                     "--num_processes is the number of ranks on all machines, and with --nnodes "
-                    "%u:%u those are not known; --nproc-per-node says that of each",
+                    "%u:%u it is not known how many there are; use --nproc-per-node, the number on "
+                    "each machine",
                     meeting->n_nodes_min, meeting->n_nodes_max);
     if (options->n_processes % n_nodes != 0)
-        return fail(err, ERR_USAGE,
-                    "--num_processes %lu: so many ranks cannot be shared out evenly among %lu "
-                    "%s; --nproc-per-node says the number of each",
-                    options->n_processes, n_nodes,
-                    request->task.n_local > 0 ? "tasks" : "machines");
+        return fail(
+            err, ERR_USAGE,
+            "--num_processes %lu cannot be divided evenly among %lu %s; use --nproc-per-node, "
+            "the number on each",
+            options->n_processes, n_nodes, request->task.n_local > 0 ? "tasks" : "machines");
     texts->nproc = xasprintf("%lu", options->n_processes / n_nodes);
     if (request->task.n_local > 0 && options->n_processes != n_nodes)
         return fail(err, ERR_USAGE,

@@ -62,7 +62,8 @@ static int work_check(const struct cmd *verb, const char *name, struct err *err)
     for (size_t i = 0; i < countof(refused); i++)
         if (cmd_option_is(verb, name, refused[i]))
             return fail(err, ERR_USAGE,
-                        "option '--%s' cannot be that of a job, which ends when its work is done",
+                        "option '--%s' cannot be given to a job: its command would end without the "
+                        "work being done; remove it",
                         refused[i]);
     return 0;
 }
@@ -87,7 +88,8 @@ static int file_read_plan(struct graph_options *options, int argc, char **argv,
     for (int i = 1; i < argc; i++)
         if (!strchr(argv[i], '='))
             return fail(err, ERR_USAGE,
-                        "unexpected '%s': one file is run, with changes as vars.round=1..3",
+                        "unexpected '%s': expected one file, and changes to it such as "
+                        "vars.round=1..3",
                         argv[i]);
     return graph_file_read(options->request.file, &opts, &source->plan, err);
 }

@@ -18,7 +18,8 @@
 
 enum {
     RENEWAL_LIMIT_MS = 3000, /* a run writes its status about once a second */
-    LOOK_EVERY_MS = 50
+    LOOK_EVERY_MS = 50,
+    NAME_COLUMNS = 24
 };
 
 struct hosts_request {
@@ -37,16 +38,17 @@ static void row_add(struct buf *out, const struct host_status *host)
     cleanup_free char *name = console_visible_new(host->name ? host->name : "?");
     cleanup_free char *state = console_visible_new(host->state ? host->state : "?");
     cleanup_free char *why = console_visible_new(host->why ? host->why : "");
-    buf_addf(out, "%-24s  %-8s  %7lu  %7lu  %10s  %12s%s%s\n", name, state, host->n_devices,
-             host->n_workers, trip, done, why[0] ? "  " : "", why);
+    console_padded_add(out, str_of(name), NAME_COLUMNS);
+    buf_addf(out, "  %-8s  %7lu  %7lu  %10s  %12s%s%s\n", state, host->n_devices, host->n_workers,
+             trip, done, why[0] ? "  " : "", why);
 }
 
 static void list_add(const struct run_status *status, bool is_json, struct buf *out)
 {
     cleanup_buf struct buf object = BUF_INIT;
     if (!is_json && status->n_hosts > 0)
-        buf_addf(out, "%-24s  %-8s  %7s  %7s  %10s  %12s\n", "HOST", "STATE", "DEVICES", "WORKERS",
-                 "ROUND TRIP", "DONE");
+        buf_addf(out, "%-*s  %-8s  %7s  %7s  %10s  %12s\n", NAME_COLUMNS, "HOST", "STATE",
+                 "DEVICES", "WORKERS", "ROUND TRIP", "DONE");
     for (size_t i = 0; i < status->n_hosts; i++) {
         if (!is_json) {
             row_add(out, &status->hosts[i]);

@@ -13,6 +13,10 @@
 #include "store/runs.h"
 #include "submit/look.h"
 
+enum {
+    NAME_COLUMNS = 28
+};
+
 struct ls_request {
     const char *runs_dir;
     bool json;
@@ -42,8 +46,9 @@ static void row_add(struct buf *out, const struct run_summary *run, int64_t now_
     progress_format(&progress, run);
     cleanup_free char *name = console_visible_new(run->name);
     cleanup_free char *output = console_visible_new(run->output ? run->output : "-");
-    buf_addf(out, "%-28s  %-11s  %-24s  %12s  %s\n", name, run_state_name(run->state),
-             buf_text(&progress), age, output);
+    console_padded_add(out, str_of(name), NAME_COLUMNS);
+    buf_addf(out, "  %-11s  %-24s  %12s  %s\n", run_state_name(run->state), buf_text(&progress),
+             age, output);
 }
 
 static void text_add(struct buf *out, const char *key, const char *text)
@@ -97,7 +102,8 @@ static int ls_run(struct app *app, void *request, int argc, char **argv, char **
     size_t n_shown = ask->last ? MIN(names.len, (size_t)ask->last) : names.len;
     cleanup_buf struct buf out = BUF_INIT;
     if (n_shown && !ask->json)
-        buf_addf(&out, "%-28s  %-11s  %-24s  %12s  %s\n", "RUN", "STATE", "DONE", "AGE", "OUTPUT");
+        buf_addf(&out, "%-*s  %-11s  %-24s  %12s  %s\n", NAME_COLUMNS, "RUN", "STATE", "DONE",
+                 "AGE", "OUTPUT");
     for (size_t i = 0; i < n_shown; i++) {
         cleanup_free char *dir = xasprintf("%s/%s", root, names.at[i]);
         struct run_summary run;

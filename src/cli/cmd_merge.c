@@ -341,9 +341,10 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     if (ask->inspect)
         return files_inspect(ask, argv, n_files, err);
     if (!ask->out_path)
-        return fail(err, ERR_USAGE, "-o says where the merged records go; - is standard output");
+        return fail(err, ERR_USAGE,
+                    "-o is needed: the file for the result, or - for standard output");
     if (ask->options.is_renumbered && !ask->options.id_field)
-        return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
+        return fail(err, ERR_USAGE, "--renumber changes the ids that --id names; give --id too");
     for (size_t i = 0; i < ask->options.referred.len; i++)
         if (torch_refer_check(ask->options.referred.at[i], err) != 0)
             return err->code;

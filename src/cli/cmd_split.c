@@ -40,7 +40,7 @@ struct split_job {
     struct split_names names;
     char **paths; /* of the parts, followed by the files that go with them */
     size_t n_parts, n_paths;
-    struct split_list strangers,
+    struct split_list stale,
         leftovers; /* existing files that are named like parts, or like unfinished parts */
     const struct split_part *parts;
     const char *kind; /* for messages */
@@ -51,7 +51,7 @@ static void job_release(struct split_job *job)
     for (size_t i = 0; job->paths && i < job->n_paths; i++)
         free(job->paths[i]);
     free(job->paths);
-    split_list_release(&job->strangers);
+    split_list_release(&job->stale);
     split_list_release(&job->leftovers);
     split_names_release(&job->names);
     split_close(job->split);
@@ -225,13 +225,14 @@ static void table_add(struct buf *out, const struct split_job *job)
 {
     size_t width = strlen("PART");
     for (size_t i = 0; i < job->n_parts; i++)
-        width = MAX(width, strlen(job->paths[i]));
+        width = MAX(width, console_text_width(str_of(job->paths[i])));
     buf_addf(out, "%-*s  %12s  %12s  %14s\n", (int)width, "PART", "FIRST", "RECORDS", "BYTES");
     for (size_t i = 0; i < job->n_parts; i++) {
         cleanup_buf struct buf name = BUF_INIT;
         console_text_add(&name, str_of(job->paths[i]), false);
-        buf_addf(out, "%-*s  %12lu  %12lu  %14lu\n", (int)width, buf_text(&name),
-                 job->parts[i].first, job->parts[i].n_records, job->parts[i].n_bytes);
+        console_padded_add(out, buf_str(&name), width);
+        buf_addf(out, "  %12lu  %12lu  %14lu\n", job->parts[i].first, job->parts[i].n_records,
+                 job->parts[i].n_bytes);
     }
 }
 
@@ -295,11 +296,11 @@ static int parts_make(struct split_job *job, const struct split_request *ask, st
                                   .note = note_say,
                                   .placing = inputs_placing,
                                   .context = job};
-    int rc = split_strangers_find(&job->names, &target, job->n_parts, &job->strangers,
-                                  &job->leftovers, err);
+    int rc =
+        split_stale_find(&job->names, &target, job->n_parts, &job->stale, &job->leftovers, err);
     if (rc)
         return rc;
-    target.strangers = job->strangers;
+    target.stale = job->stale;
     if (!ask->is_dry)
         return parts_write(job, &target, err);
     if (job->split) {

@@ -138,7 +138,7 @@ static void workers_add(struct buf *out, const struct run_status *status)
     }
 }
 
-static void host_add(struct buf *out, const struct host_status *host, int width)
+static void host_add(struct buf *out, const struct host_status *host, size_t width)
 {
     char done[32], sent[16], received[16], lost[24] = "-", away[24], trip[24], rate[24];
     cleanup_free char *name = console_visible_new(host->name ? host->name : "-");
@@ -153,21 +153,24 @@ static void host_add(struct buf *out, const struct host_status *host, int width)
         duration_format(lost, host->lost_ms);
     buf_addf(&shown, host->away_ms > 0 ? "%s for %s" : "%s", state, away);
     figures_format(rate, host->rate);
-    buf_addf(out, "%-*s  %-16s  %10s  %10s  %10s  %10s  %10s  %s\n", width, name, buf_text(&shown),
-             done, rate, trip, sent, received, lost);
+    console_padded_add(out, str_of(name), width);
+    buf_addf(out, "  %-16s  %10s  %10s  %10s  %10s  %10s  %s\n", buf_text(&shown), done, rate, trip,
+             sent, received, lost);
 }
 
 static void hosts_add(struct buf *out, const struct run_status *status)
 {
-    int width = 12;
+    size_t width = 12;
     if (status->n_hosts == 0)
         return;
     for (size_t i = 0; i < status->n_hosts; i++)
-        width = MAX(width, (int)strlen(status->hosts[i].name ? status->hosts[i].name : ""));
-    buf_addf(out, "\n%-*s  %-16s  %10s  %10s  %10s  %10s  %10s  %s\n", MIN(width, 60), "HOST",
-             "STATE", "DONE", "ITEMS/S", "ROUND TRIP", "SENT", "RECEIVED", "LOST");
+        if (status->hosts[i].name)
+            width = MAX(width, console_text_width(str_of(status->hosts[i].name)));
+    width = MIN(width, (size_t)60);
+    buf_addf(out, "\n%-*s  %-16s  %10s  %10s  %10s  %10s  %10s  %s\n", (int)width, "HOST", "STATE",
+             "DONE", "ITEMS/S", "ROUND TRIP", "SENT", "RECEIVED", "LOST");
     for (size_t i = 0; i < status->n_hosts; i++)
-        host_add(out, &status->hosts[i], MIN(width, 60));
+        host_add(out, &status->hosts[i], width);
 }
 
 static void time_add(struct buf *out, const struct run_status *status)

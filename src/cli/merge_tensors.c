@@ -94,9 +94,10 @@ int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct er
         if (i > 0 && found != first) {
             bool is_first = first != TENSOR_NONE;
             return found != TENSOR_NONE && is_first
-                       ? fail(err, ERR_USAGE, "%s is %s, %s is %s", paths[0],
-                              tensor_kind_name(first), paths[i], tensor_kind_name(found))
-                       : fail(err, ERR_USAGE, "%s is a file of tensors, %s is none",
+                       ? fail(err, ERR_USAGE, "%s is %s, %s is %s; merge each format alone",
+                              paths[0], tensor_kind_name(first), paths[i], tensor_kind_name(found))
+                       : fail(err, ERR_USAGE,
+                              "%s is a file of tensors, %s is none; merge them apart",
                               paths[is_first ? 0 : i], paths[is_first ? i : 0]);
         }
         first = found;
@@ -113,13 +114,14 @@ int tensors_output_check(enum tensor_kind kind, const char *path, struct err *er
         return named == TENSOR_NONE
                    ? 0
                    : fail(err, ERR_USAGE,
-                          "the output %s is named as a file of tensors (%s), and the files are "
-                          "records",
+                          "%s is named as a file of tensors (%s), and the files are records; give "
+                          "it another extension",
                           path, tensor_kind_name(named));
     if (are_records || (named != TENSOR_NONE && named != kind))
         return fail(err, ERR_USAGE,
-                    "the files are %s, and so is what they become; %s is named as another format",
-                    tensor_kind_name(kind), path);
+                    "%s is named as another format, and the files are %s, as the output will be; "
+                    "give it another extension",
+                    path, tensor_kind_name(kind));
     return 0;
 }
 

@@ -11,7 +11,7 @@ enum {
     MEDIAN_ROUNDS_LEAST = 8 /* with 8, all ratios are on one side by chance in 2 * 2^-8 = 0.8 % */
 };
 
-/* The result of a way in one round. */
+/* The result of a variant in one round. */
 struct lap {
     double seconds; /* 0: it was not run well */
     double figure[CONTEST_FIGURES];
@@ -23,10 +23,10 @@ struct contest {
     bool has_work, is_piece;  /* of the first run that ended well */
     uint32_t round, position; /* of the next run: a position in `order` */
     uint32_t n_full;          /* rounds that are complete */
-    enum contest_outcome outcome[CONTEST_WAYS_MAX];
-    uint32_t n_runs[CONTEST_WAYS_MAX];
-    uint32_t order[CONTEST_WAYS_MAX];
-    struct lap *laps; /* [rounds_max][n_ways] */
+    enum contest_outcome outcome[CONTEST_VARIANTS_MAX];
+    uint32_t n_runs[CONTEST_VARIANTS_MAX];
+    uint32_t order[CONTEST_VARIANTS_MAX];
+    struct lap *laps; /* [rounds_max][n_variants] */
 };
 
 /* Two-sided 99 % points of Student's t for 1 … 6 degrees of freedom. */
@@ -47,28 +47,28 @@ const char *contest_outcome_name(enum contest_outcome outcome)
 
 static void order_make(struct contest *c)
 {
-    uint32_t n = c->wish.n_ways, pair = c->round / 2;
+    uint32_t n = c->wish.n_variants, pair = c->round / 2;
     struct rng rng = {.state = pair};
     for (uint32_t i = 0; i < n; i++)
         c->order[i] = i;
     for (uint32_t i = n; pair > 0 && i > 1; i--) {
-        uint32_t other = (uint32_t)rng_below(&rng, i), way = c->order[i - 1];
+        uint32_t other = (uint32_t)rng_below(&rng, i), variant = c->order[i - 1];
         c->order[i - 1] = c->order[other];
-        c->order[other] = way;
+        c->order[other] = variant;
     }
     for (uint32_t i = 0; c->round % 2 == 1 && i < n / 2; i++) {
-        uint32_t way = c->order[i];
+        uint32_t variant = c->order[i];
         c->order[i] = c->order[n - 1 - i];
-        c->order[n - 1 - i] = way;
+        c->order[n - 1 - i] = variant;
     }
 }
 
 struct contest *contest_new(const struct contest_wish *wish)
 {
-    ASSERT(wish->n_ways > 0 && wish->n_ways <= CONTEST_WAYS_MAX);
+    ASSERT(wish->n_variants > 0 && wish->n_variants <= CONTEST_VARIANTS_MAX);
     ASSERT(wish->rounds_max > 0 && wish->rounds_max <= CONTEST_ROUNDS_MAX);
     struct contest *c = calloc(1, sizeof(*c));
-    struct lap *laps = calloc((size_t)wish->rounds_max * wish->n_ways, sizeof(*laps));
+    struct lap *laps = calloc((size_t)wish->rounds_max * wish->n_variants, sizeof(*laps));
     if (!c || !laps) {
         free(laps);
         free(c);
@@ -88,17 +88,17 @@ void contest_free(struct contest *contest)
     free(contest);
 }
 
-static bool is_in(const struct contest *c, uint32_t way)
+static bool is_in(const struct contest *c, uint32_t variant)
 {
-    return c->outcome[way] == CONTEST_OK;
+    return c->outcome[variant] == CONTEST_OK;
 }
 
-/* Moves to the next way that is in. False: the round is complete. */
+/* Moves to the next variant that is in. False: the round is complete. */
 static bool position_seek(struct contest *c)
 {
-    while (c->position < c->wish.n_ways && !is_in(c, c->order[c->position]))
+    while (c->position < c->wish.n_variants && !is_in(c, c->order[c->position]))
         c->position++;
-    return c->position < c->wish.n_ways;
+    return c->position < c->wish.n_variants;
 }
 
 static bool is_clear(const struct contest *c);
@@ -106,7 +106,7 @@ static bool is_clear(const struct contest *c);
 static enum contest_end round_end(struct contest *c)
 {
     bool any_is_in = false;
-    for (uint32_t i = 0; i < c->wish.n_ways; i++)
+    for (uint32_t i = 0; i < c->wish.n_variants; i++)
         any_is_in = any_is_in || is_in(c, i);
     if (!any_is_in)
         return CONTEST_NOTHING;
@@ -128,10 +128,11 @@ struct contest_step contest_next(struct contest *contest, double elapsed_s)
         if (end != CONTEST_GOES_ON)
             return (struct contest_step){.end = end};
     }
-    uint32_t way = contest->order[contest->position];
-    double until_s = elapsed_s + contest_seconds(contest, way).median;
+    uint32_t variant = contest->order[contest->position];
+    double until_s = elapsed_s + contest_seconds(contest, variant).median;
     bool is_late = contest->wish.seconds_max > 0 && until_s >= contest->wish.seconds_max;
-    return (struct contest_step){.end = is_late ? CONTEST_TIME : CONTEST_GOES_ON, .way = way};
+    return (struct contest_step){.end = is_late ? CONTEST_TIME : CONTEST_GOES_ON,
+                                 .variant = variant};
 }
 
 /* Does the run do the same work as the first one? A rate of items and a rate of runs have no ratio. */
@@ -149,17 +150,17 @@ static bool does_the_work(struct contest *contest, const struct contest_run *run
 
 void contest_took(struct contest *contest, const struct contest_run *run)
 {
-    ASSERT(contest->position < contest->wish.n_ways);
-    uint32_t way = contest->order[contest->position];
-    struct lap *lap = &contest->laps[(size_t)contest->round * contest->wish.n_ways + way];
+    ASSERT(contest->position < contest->wish.n_variants);
+    uint32_t variant = contest->order[contest->position];
+    struct lap *lap = &contest->laps[(size_t)contest->round * contest->wish.n_variants + variant];
     enum contest_outcome outcome = run->outcome;
     if (outcome == CONTEST_OK && !does_the_work(contest, run))
         outcome = CONTEST_OTHER_WORK;
     contest->position++;
-    contest->outcome[way] = outcome;
+    contest->outcome[variant] = outcome;
     if (outcome != CONTEST_OK)
         return;
-    contest->n_runs[way]++;
+    contest->n_runs[variant]++;
     lap->seconds = run->seconds;
     for (size_t i = 0; i < CONTEST_FIGURES; i++)
         lap->figure[i] =
@@ -168,9 +169,9 @@ void contest_took(struct contest *contest, const struct contest_run *run)
 
 /* ---- what is known ---- */
 
-enum contest_outcome contest_outcome(const struct contest *contest, uint32_t way)
+enum contest_outcome contest_outcome(const struct contest *contest, uint32_t variant)
 {
-    return contest->outcome[way];
+    return contest->outcome[variant];
 }
 
 uint64_t contest_n_items(const struct contest *contest)
@@ -178,9 +179,9 @@ uint64_t contest_n_items(const struct contest *contest)
     return contest->n_items;
 }
 
-uint32_t contest_n_runs(const struct contest *contest, uint32_t way)
+uint32_t contest_n_runs(const struct contest *contest, uint32_t variant)
 {
-    return contest->n_runs[way];
+    return contest->n_runs[variant];
 }
 
 uint32_t contest_n_rounds(const struct contest *contest)
@@ -212,27 +213,27 @@ static struct contest_spread spread_of(const struct sorted *s)
                                    .max = s->at[s->n - 1]};
 }
 
-static const struct lap *lap_at(const struct contest *c, uint32_t round, uint32_t way)
+static const struct lap *lap_at(const struct contest *c, uint32_t round, uint32_t variant)
 {
-    return &c->laps[(size_t)round * c->wish.n_ways + way];
+    return &c->laps[(size_t)round * c->wish.n_variants + variant];
 }
 
-struct contest_spread contest_seconds(const struct contest *contest, uint32_t way)
+struct contest_spread contest_seconds(const struct contest *contest, uint32_t variant)
 {
     struct sorted s = {0};
     for (uint32_t r = 0; r <= contest->round; r++)
-        if (lap_at(contest, r, way)->seconds > 0)
-            sorted_add(&s, lap_at(contest, r, way)->seconds);
+        if (lap_at(contest, r, variant)->seconds > 0)
+            sorted_add(&s, lap_at(contest, r, variant)->seconds);
     return spread_of(&s);
 }
 
-struct contest_spread contest_figure(const struct contest *contest, uint32_t way,
+struct contest_spread contest_figure(const struct contest *contest, uint32_t variant,
                                      enum contest_figure figure)
 {
     struct sorted s = {0};
     for (uint32_t r = 0; r <= contest->round; r++)
-        if (lap_at(contest, r, way)->figure[figure] > 0)
-            sorted_add(&s, lap_at(contest, r, way)->figure[figure]);
+        if (lap_at(contest, r, variant)->figure[figure] > 0)
+            sorted_add(&s, lap_at(contest, r, variant)->figure[figure]);
     return spread_of(&s);
 }
 
@@ -278,15 +279,15 @@ static void interval_of(const struct sorted *s, struct contest_ratio *out)
         median_interval(s, out);
 }
 
-struct contest_ratio contest_ratio(const struct contest *contest, uint32_t way, uint32_t to,
+struct contest_ratio contest_ratio(const struct contest *contest, uint32_t variant, uint32_t to,
                                    enum contest_figure figure)
 {
     struct contest_ratio out = {0};
     struct sorted s = {0};
-    if (!is_in(contest, way) || !is_in(contest, to))
+    if (!is_in(contest, variant) || !is_in(contest, to))
         return out;
     for (uint32_t r = 0; r <= contest->round; r++) {
-        double rate = lap_at(contest, r, way)->figure[figure];
+        double rate = lap_at(contest, r, variant)->figure[figure];
         double to_rate = lap_at(contest, r, to)->figure[figure];
         if (rate > 0 && to_rate > 0)
             sorted_add(&s, rate / to_rate);
@@ -296,10 +297,10 @@ struct contest_ratio contest_ratio(const struct contest *contest, uint32_t way, 
     return out;
 }
 
-enum contest_verdict contest_compare(const struct contest *contest, uint32_t way, uint32_t to,
+enum contest_verdict contest_compare(const struct contest *contest, uint32_t variant, uint32_t to,
                                      enum contest_figure figure)
 {
-    struct contest_ratio ratio = contest_ratio(contest, way, to, figure);
+    struct contest_ratio ratio = contest_ratio(contest, variant, to, figure);
     double near = contest->wish.near;
     if (ratio.spread.n < CONTEST_ROUNDS_LEAST)
         return CONTEST_OPEN;
@@ -312,7 +313,7 @@ enum contest_verdict contest_compare(const struct contest *contest, uint32_t way
 enum contest_figure contest_deciding(const struct contest *contest)
 {
     bool any_is_in = false;
-    for (uint32_t i = 0; i < contest->wish.n_ways; i++) {
+    for (uint32_t i = 0; i < contest->wish.n_variants; i++) {
         if (!is_in(contest, i) || contest->n_runs[i] == 0)
             continue;
         any_is_in = true;
@@ -322,26 +323,26 @@ enum contest_figure contest_deciding(const struct contest *contest)
     return any_is_in ? CONTEST_LOADED : CONTEST_WHOLE;
 }
 
-bool contest_best(const struct contest *contest, uint32_t *way)
+bool contest_best(const struct contest *contest, uint32_t *variant)
 {
     enum contest_figure figure = contest_deciding(contest);
     double most = 0;
-    for (uint32_t i = 0; i < contest->wish.n_ways; i++) {
+    for (uint32_t i = 0; i < contest->wish.n_variants; i++) {
         double much = is_in(contest, 0) ? contest_ratio(contest, i, 0, figure).spread.median
                                         : contest_figure(contest, i, figure).median;
         if (!is_in(contest, i) || much <= most)
             continue;
         most = much;
-        *way = i;
+        *variant = i;
     }
     return most > 0;
 }
 
-static bool is_settled(const struct contest *c, uint32_t way, uint32_t to,
+static bool is_settled(const struct contest *c, uint32_t variant, uint32_t to,
                        enum contest_figure figure)
 {
-    return way == to || !is_in(c, way) || !is_in(c, to) ||
-           contest_compare(c, way, to, figure) != CONTEST_OPEN;
+    return variant == to || !is_in(c, variant) || !is_in(c, to) ||
+           contest_compare(c, variant, to, figure) != CONTEST_OPEN;
 }
 
 static bool is_clear(const struct contest *c)
@@ -349,7 +350,7 @@ static bool is_clear(const struct contest *c)
     enum contest_figure figure = contest_deciding(c);
     uint32_t best = 0;
     bool has_best = contest_best(c, &best);
-    for (uint32_t i = 0; i < c->wish.n_ways; i++)
+    for (uint32_t i = 0; i < c->wish.n_variants; i++)
         if (!is_settled(c, i, 0, figure) || (has_best && !is_settled(c, i, best, figure)))
             return false;
     return true;

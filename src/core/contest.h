@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which of several ways to do the same work is faster (muster bench). Pure: which way is run next, when enough is known,
- * and what may be said of two ways, as a function of the runs so far.
+ * Which of several variants of the same work is faster (muster bench). Pure: which variant is run
+ * next, when enough is known, and what may be said of two variants, as a function of the runs so
+ * far.
  *
- * A way is a command with a number of devices and a batch size. In each round every way is run once. Rounds come in
- * pairs: both have the same order, once forwards and once backwards, so that a drift of the machine (heat, a disk
- * that fills) is the same for all ways. The next pair has another order, so that no way always follows the same one.
- * The first order is that of the list.
+ * A variant is a command with a number of devices and a batch size. In each round every variant is
+ * run once. Rounds come in pairs: both have the same order, once forwards and once backwards, so
+ * that a drift of the machine (heat, a disk that fills) is the same for all variants. The next pair
+ * has another order, so that no variant always follows the same one. The first order is that of the
+ * list.
  *
- * Two ways are compared round by round: a ratio is the median over the rounds in which both were run, so what slows
- * the machine down for a round slows both. Ways that were never run in the same round have no ratio.
+ * Two variants are compared round by round: a ratio is the median over the rounds in which both
+ * were run, so what slows the machine down for a round slows both. Variants that were never run in
+ * the same round have no ratio.
  *
- * The contest ends early when the ratios of all ways to the first way, and to the best way, are settled. A ratio is
- * settled if its 99 % interval does not contain 1, or lies within `near` of 1: then both ways count as equally fast.
- * With three to seven rounds it is the interval of the mean, by Student's t; with more it is that of the median, by
- * its order statistics, which a few rounds that went wrong do not move. The level is 99 % because the question is
- * asked after every round: of two equal ways whose runs differ by up to 8 %, one is called faster in 5 to 6 % of the
- * contests of up to ten rounds (tests/unit/core/test_contest.c).
+ * The contest ends early when the ratios of all variants to the first variant, and to the best
+ * variant, are settled. A ratio is settled if its 99 % interval does not contain 1, or lies within
+ * `near` of 1: then both variants count as equally fast. With three to seven rounds it is the
+ * interval of the mean, by Student's t; with more it is that of the median, by its order
+ * statistics, which a few rounds that went wrong do not move. The level is 99 % because the
+ * question is asked after every round: of two equal variants whose runs differ by up to 8 %, one is
+ * called faster in 5 to 6 % of the contests of up to ten rounds (tests/unit/core/test_contest.c).
  */
 #pragma once
 
@@ -25,7 +29,7 @@
 #include <stdint.h>
 
 enum {
-    CONTEST_WAYS_MAX = 256,
+    CONTEST_VARIANTS_MAX = 256,
     CONTEST_ROUNDS_MAX = 1000,
     CONTEST_ROUNDS_LEAST = 3 /* before it may end early */
 };
@@ -55,7 +59,7 @@ enum contest_outcome {
 
 const char *contest_outcome_name(enum contest_outcome outcome);
 
-/* One run of a way. */
+/* One run of a variant. */
 struct contest_run {
     enum contest_outcome outcome;
     double seconds;
@@ -65,7 +69,7 @@ struct contest_run {
 };
 
 struct contest_wish {
-    uint32_t n_ways, rounds_max;
+    uint32_t n_variants, rounds_max;
     uint64_t n_items;   /* that every run must do; 0: as many as the first run that tells */
     double near;        /* a ratio within this share of 1 counts as no difference */
     double seconds_max; /* no run begins that would probably end later; 0: no limit */
@@ -77,30 +81,35 @@ enum contest_end {
     CONTEST_CLEAR,
     CONTEST_ROUNDS, /* rounds_max */
     CONTEST_TIME,
-    CONTEST_NOTHING /* no way is left */
+    CONTEST_NOTHING /* no variant is left */
 };
 
 struct contest_step {
     enum contest_end end;
-    uint32_t way; /* to run, if it goes on */
+    uint32_t variant; /* to run, if it goes on */
 };
 
 struct contest;
 /* NULL: no memory. */
 struct contest *contest_new(const struct contest_wish *wish);
 void contest_free(struct contest *contest);
-/* elapsed_s: since the first run began. The same way is named until contest_took() is called. */
+/*
+ * elapsed_s: since the first run began. The same variant is named until contest_took() is called.
+ */
 struct contest_step contest_next(struct contest *contest, double elapsed_s);
-/* The end of the run that contest_next() asked for. A way whose run did not end well is run no more. */
+/*
+ * The end of the run that contest_next() asked for. A variant whose run did not end well is run no
+ * more.
+ */
 void contest_took(struct contest *contest, const struct contest_run *run);
 
-/* The worst outcome of the way's runs; OK as long as the way is in. */
-enum contest_outcome contest_outcome(const struct contest *contest, uint32_t way);
+/* The worst outcome of the variant's runs; OK as long as the variant is in. */
+enum contest_outcome contest_outcome(const struct contest *contest, uint32_t variant);
 /* The number of items that every run must do: that of the first run that ended well. 0: not known. */
 uint64_t contest_n_items(const struct contest *contest);
-/* The number of rounds in which the way was run well. */
-uint32_t contest_n_runs(const struct contest *contest, uint32_t way);
-/* The number of rounds in which every way that is still in was run. */
+/* The number of rounds in which the variant was run well. */
+uint32_t contest_n_runs(const struct contest *contest, uint32_t variant);
+/* The number of rounds in which every variant that is still in was run. */
 uint32_t contest_n_rounds(const struct contest *contest);
 
 struct contest_spread {
@@ -108,17 +117,17 @@ struct contest_spread {
     double median, min, max;
 };
 
-struct contest_spread contest_seconds(const struct contest *contest, uint32_t way);
-struct contest_spread contest_figure(const struct contest *contest, uint32_t way,
+struct contest_spread contest_seconds(const struct contest *contest, uint32_t variant);
+struct contest_spread contest_figure(const struct contest *contest, uint32_t variant,
                                      enum contest_figure figure);
 
-/* How much faster a way is than another one. */
+/* How much faster a variant is than another one. */
 struct contest_ratio {
     struct contest_spread spread; /* n 0: there is no ratio */
     double low, high;             /* its 99 % interval; infinite for one round */
 };
 
-struct contest_ratio contest_ratio(const struct contest *contest, uint32_t way, uint32_t to,
+struct contest_ratio contest_ratio(const struct contest *contest, uint32_t variant, uint32_t to,
                                    enum contest_figure figure);
 
 enum contest_verdict {
@@ -128,12 +137,15 @@ enum contest_verdict {
     CONTEST_ALIKE
 };
 
-enum contest_verdict contest_compare(const struct contest *contest, uint32_t way, uint32_t to,
+enum contest_verdict contest_compare(const struct contest *contest, uint32_t variant, uint32_t to,
                                      enum contest_figure figure);
-/* The figure that decides: LOADED if it is known in at least half of the runs of every way that is in; else WHOLE. */
+/*
+ * The figure that decides: LOADED if it is known in at least half of the runs of every variant that
+ * is in; else WHOLE.
+ */
 enum contest_figure contest_deciding(const struct contest *contest);
 /*
- * The way with the highest ratio to the first one, or, if the first one is out, with the highest rate. False: no way
- * was run well.
+ * The variant with the highest ratio to the first one, or, if the first one is out, with the
+ * highest rate. False: no variant was run well.
  */
-bool contest_best(const struct contest *contest, uint32_t *way);
+bool contest_best(const struct contest *contest, uint32_t *variant);

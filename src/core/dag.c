@@ -186,15 +186,18 @@ void dag_deny_device(struct dag *dag, uint32_t place, uint32_t device)
     dag->shapes.is_all_due = true;
 }
 
-/* Gives the job another want, and perhaps another expected time. */
-static void reshape(struct dag *dag, uint32_t job, const struct dag_want *want,
+/*
+ * Gives the job another want, and perhaps another expected time. False: memory ran out, and the job
+ * keeps those that it has.
+ */
+static bool reshape(struct dag *dag, uint32_t job, const struct dag_want *want,
                     uint64_t expected_ms)
 {
     struct job *j = &dag->jobs.at[job];
     uint32_t shape = dag_shape_find(dag, want);
     bool is_queued = j->is_queued;
     if (shape == NONE)
-        return;
+        return false;
     if (is_queued)
         dag_ready_remove(dag, job);
     time_is_known(dag, j->expected_ms, expected_ms);
@@ -204,6 +207,7 @@ static void reshape(struct dag *dag, uint32_t job, const struct dag_want *want,
     if (is_queued)
         dag_ready_push(dag, job);
     dag->shapes.is_sweep_due |= dag->shapes.at[shape].is_unfit;
+    return true;
 }
 
 void dag_expect(struct dag *dag, uint32_t job, uint64_t expected_ms, uint64_t mem_bytes)
@@ -214,17 +218,20 @@ void dag_expect(struct dag *dag, uint32_t job, uint64_t expected_ms, uint64_t me
         return;
     struct dag_want want = dag->shapes.at[j->shape].want;
     want.mem_bytes = mem_bytes > 0 ? mem_bytes : want.mem_bytes;
-    reshape(dag, job, &want, expected_ms > 0 ? MIN(expected_ms, EXPECTED_MAX_MS) : j->expected_ms);
+    /* Without memory the old expectations stay. They are no promise: a job may take longer than it
+     * was expected to, and one that runs out of device memory starts again with more. */
+    (void)reshape(dag, job, &want,
+                  expected_ms > 0 ? MIN(expected_ms, EXPECTED_MAX_MS) : j->expected_ms);
 }
 
-void dag_move(struct dag *dag, uint32_t job, uint32_t place)
+bool dag_move(struct dag *dag, uint32_t job, uint32_t place)
 {
     ASSERT(job < dag->jobs.len && place < DAG_PLACES_MAX);
     const struct job *j = &dag->jobs.at[job];
     struct dag_want want =
         dag->shapes.at[j->shape].want; /* all but the place stays, as while it runs */
     want.place = place;
-    reshape(dag, job, &want, j->expected_ms);
+    return reshape(dag, job, &want, j->expected_ms);
 }
 
 /* Jobs that were added since the last step begin to wait now. */

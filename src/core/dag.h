@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attr.h"
+
 enum {
     DAG_DEVICES_MAX = 1024,
     DAG_HOSTS_MAX = 256,
@@ -235,8 +237,11 @@ void dag_allow(struct dag *dag, uint32_t place, uint32_t host);
 void dag_deny_device(struct dag *dag, uint32_t place, uint32_t device);
 /* New expectations of a job that has not started. If memory runs out, the old ones stay. */
 void dag_expect(struct dag *dag, uint32_t job, uint64_t expected_ms, uint64_t mem_bytes);
-/* Changes dag_want.place of a job, from its next start on. If memory runs out, the old place stays. */
-void dag_move(struct dag *dag, uint32_t job, uint32_t place);
+/*
+ * Changes dag_want.place of a job, from its next start on. False: memory ran out, and the job keeps
+ * its place.
+ */
+MUST_CHECK bool dag_move(struct dag *dag, uint32_t job, uint32_t place);
 /* *actions: in the order in which they must be carried out, valid until the next call. Returns their number. */
 size_t dag_step(struct dag *dag, const struct dag_event *event, const struct dag_action **actions);
 /* When a DEV_TICK must come at the latest; UINT64_MAX: none is needed. */

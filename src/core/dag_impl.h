@@ -36,8 +36,8 @@ struct shape {
     struct dag_want want;
     uint32_t tops[LANES]; /* the most urgent ready job of each lane; valid where `used` has a bit */
     uint16_t used,
-        aside;       /* bits; aside: jobs of this lane may not start before the head in this step */
-    uint32_t top;    /* the top of the lanes that are not aside; NONE: there is none */
+        skipped;     /* a bit for each lane; skipped: its jobs are not tried again in this step */
+    uint32_t top;    /* the top of the lanes that are not skipped; NONE: there is none */
     uint32_t at_hot; /* its position in shapes.hot; NONE: it is not there */
     bool is_unfit, is_checked;
 };
@@ -172,8 +172,8 @@ struct dag {
         uint32_t len, cap;
         uint32_t *table, table_cap;    /* a hash table of numbers of shapes */
         uint32_t *hot, n_hot;          /* a heap of shapes that have ready jobs */
-        uint32_t *aside, n_aside;      /* shapes that were tried in this step and do not fit */
-        uint32_t jobs_aside;           /* a list of single jobs that do not fit */
+        uint32_t *skipped, n_skipped;  /* shapes that were tried in this step and do not fit */
+        uint32_t skipped_jobs;         /* a list of single jobs that do not fit */
         bool is_check_due, is_all_due; /* is_unfit has to be found for new shapes; for all */
         bool is_sweep_due;             /* some jobs of unfit shapes do not have that state yet */
     } shapes;
@@ -238,13 +238,13 @@ uint32_t dag_shape_find(struct dag *dag, const struct dag_want *want);
 bool dag_is_special(const struct job *job);
 void dag_ready_push(struct dag *dag, uint32_t job);
 void dag_ready_remove(struct dag *dag, uint32_t job);
-/* The most urgent ready job that is not set aside; NONE: there is none. */
+/* The most urgent ready job that is not skipped; NONE: there is none. */
 uint32_t dag_ready_top(const struct dag *dag);
 /*
- * Sets the job aside for this step, with all jobs that want the same or, if it fits, with those of them that take as
- * long.
+ * Skips the job for the rest of this step, and all jobs that want the same; if it fits, only those
+ * of them that take as long.
  */
-void dag_ready_set_aside(struct dag *dag, uint32_t job, bool fits);
+void dag_ready_skip(struct dag *dag, uint32_t job, bool fits);
 void dag_ready_restore(struct dag *dag);
 
 /* ---- dag_place.c ---- */

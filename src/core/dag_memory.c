@@ -75,7 +75,7 @@ bool dag_shapes_grow(struct dag *dag)
         return true;
     uint32_t cap = MAX(2 * dag->shapes.cap, (uint32_t)SHAPES_MIN);
     if (!REGROW(dag->shapes.at, cap) || !REGROW(dag->shapes.hot, cap) ||
-        !REGROW(dag->shapes.aside, cap) || !REGROW(dag->shapes.table, 2 * (size_t)cap))
+        !REGROW(dag->shapes.skipped, cap) || !REGROW(dag->shapes.table, 2 * (size_t)cap))
         return false;
     dag->shapes.cap = cap;
     dag->shapes.table_cap = 0; /* the table has to be filled again */
@@ -164,7 +164,7 @@ struct dag *dag_new(const struct dag_config *config)
     if (!dag)
         return NULL;
     dag->config = with_defaults(config);
-    dag->running = dag->head.job = dag->shapes.jobs_aside = NONE;
+    dag->running = dag->head.job = dag->shapes.skipped_jobs = NONE;
     dag->wake_ms = NEVER;
     dag->paths.is_due = true;
     hosts_init(dag, config);
@@ -194,7 +194,7 @@ void dag_free(struct dag *dag)
     void *const all[] = {
         dag->jobs.at,         dag->jobs.by_end,      dag->edges.at,        dag->edges.list,
         dag->edges.first,     dag->shapes.at,        dag->shapes.table,    dag->shapes.hot,
-        dag->shapes.aside,    dag->devices.at,       dag->devices.numbers, dag->devices.ill_jobs,
+        dag->shapes.skipped,  dag->devices.at,       dag->devices.numbers, dag->devices.ill_jobs,
         dag->devices.fitting, dag->devices.distance, dag->places.at,       dag->places.free,
         dag->out.at,
     };

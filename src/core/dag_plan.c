@@ -270,7 +270,7 @@ void dag_plan(struct dag *dag)
         enum try_result result = start_try(dag, job);
         if (result == TRY_STARTED)
             continue;
-        dag_ready_set_aside(dag, job, result == TRY_BEFORE_HEAD);
+        dag_ready_skip(dag, job, result == TRY_BEFORE_HEAD);
         n_glances += result == TRY_HOPELESS;
         n_looks += result != TRY_HOPELESS;
     }

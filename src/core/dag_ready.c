@@ -2,7 +2,7 @@
  *
  * The ready jobs in order of urgency. The ready jobs of one lane of a shape form a pairing heap, whose links are in
  * the jobs; the shapes that have ready jobs form a binary heap by their tops. During a step, jobs that were tried and
- * cannot start are set aside.
+ * cannot start are skipped.
  *
  * Pairing heaps: Fredman, Sedgewick, Sleator, Tarjan, Algorithmica 1 (1986).
  */
@@ -213,7 +213,7 @@ static void hot_insert(struct dag *dag, uint32_t shape)
 static uint32_t top_find(const struct dag *dag, const struct shape *s)
 {
     uint32_t top = NONE;
-    for (uint32_t open = s->used & ~s->aside; open != 0; open &= open - 1) {
+    for (uint32_t open = s->used & ~s->skipped; open != 0; open &= open - 1) {
         uint32_t other = s->tops[__builtin_ctz(open)];
         if (top == NONE || comes_before(dag, other, top))
             top = other;
@@ -290,37 +290,37 @@ uint32_t dag_ready_top(const struct dag *dag)
     return dag->shapes.n_hot > 0 ? dag->shapes.at[dag->shapes.hot[0]].top : NONE;
 }
 
-static void job_set_aside(struct dag *dag, uint32_t job)
+static void job_skip(struct dag *dag, uint32_t job)
 {
     heap_take(dag, job);
-    dag->jobs.at[job].next = dag->shapes.jobs_aside;
-    dag->shapes.jobs_aside = job;
+    dag->jobs.at[job].next = dag->shapes.skipped_jobs;
+    dag->shapes.skipped_jobs = job;
 }
 
-void dag_ready_set_aside(struct dag *dag, uint32_t job, bool fits)
+void dag_ready_skip(struct dag *dag, uint32_t job, bool fits)
 {
     struct shape *s = heap_of(dag, job);
     uint32_t shape = (uint32_t)(s - dag->shapes.at);
     if (shape == SHAPE_SPECIAL) {
-        job_set_aside(dag, job);
+        job_skip(dag, job);
         return;
     }
-    if (s->aside == 0)
-        dag->shapes.aside[dag->shapes.n_aside++] = shape;
-    s->aside |= fits ? (uint16_t)(1u << lane_of(&dag->jobs.at[job])) : UINT16_MAX;
+    if (s->skipped == 0)
+        dag->shapes.skipped[dag->shapes.n_skipped++] = shape;
+    s->skipped |= fits ? (uint16_t)(1u << lane_of(&dag->jobs.at[job])) : UINT16_MAX;
     top_refresh(dag, s);
 }
 
 void dag_ready_restore(struct dag *dag)
 {
-    while (dag->shapes.n_aside > 0) {
-        struct shape *s = &dag->shapes.at[dag->shapes.aside[--dag->shapes.n_aside]];
-        s->aside = 0;
+    while (dag->shapes.n_skipped > 0) {
+        struct shape *s = &dag->shapes.at[dag->shapes.skipped[--dag->shapes.n_skipped]];
+        s->skipped = 0;
         top_refresh(dag, s);
     }
-    while (dag->shapes.jobs_aside != NONE) {
-        uint32_t job = dag->shapes.jobs_aside;
-        dag->shapes.jobs_aside = dag->jobs.at[job].next;
+    while (dag->shapes.skipped_jobs != NONE) {
+        uint32_t job = dag->shapes.skipped_jobs;
+        dag->shapes.skipped_jobs = dag->jobs.at[job].next;
         heap_add(dag, job);
     }
 }

@@ -40,7 +40,7 @@ static bool number_said(const struct driver_probe *probe, const char *folder, co
     return read_said(probe, folder, file, &text) && amd_number_parse(buf_str(&text), out);
 }
 
-static void lose(struct device *device, const char *what, const char *why)
+static void mark_lost(struct device *device, const char *what, const char *why)
 {
     device->is_lost = true;
     snprintf(device->ill, sizeof(device->ill), "%s%s%s", what, what[0] ? ": " : "", why);
@@ -141,7 +141,7 @@ static void ask_memory(const struct driver_probe *probe, const struct amd_gpu *g
     for (size_t i = 0; i < (gpu->is_integrated ? 2 : 1); i++) {
         uint64_t total = 0, used = 0;
         if (!number_said(probe, gpu->folder, heaps[i][0], &total) && errno == ENODEV) {
-            lose(device, heaps[i][0], strerror(ENODEV));
+            mark_lost(device, heaps[i][0], strerror(ENODEV));
             return;
         }
         if (total == 0 || total > INT64_MAX || !number_said(probe, gpu->folder, heaps[i][1], &used))
@@ -209,9 +209,9 @@ static void ask_state(const struct driver_probe *probe, const struct amd_gpu *gp
                       struct device *device)
 {
     if (gpu->is_unreadable)
-        lose(device, "", "the AMD driver does not describe it");
+        mark_lost(device, "", "the AMD driver does not describe it");
     else if (!amd_folder_is_there(gpu))
-        lose(device, "", "it is not on the PCI bus");
+        mark_lost(device, "", "it is not on the PCI bus");
     else
         ask_memory(probe, gpu, device);
     if (device->is_lost)
@@ -293,7 +293,7 @@ static bool sample(struct driver_probe *probe, const char *uuid, struct device *
         ask_state(probe, &machine->at[i], out);
         return !out->is_lost;
     }
-    lose(out, "", "the AMD driver does not know it any more");
+    mark_lost(out, "", "the AMD driver does not know it any more");
     return false;
 }
 

@@ -10,8 +10,8 @@
 static const struct trouble
     less_memory =
         {FINDING_WARN,
-         "The kernel kills a worker when its group exceeds that, though free shows more; a "
-         "model is read through host memory, each worker's its own.",
+         "The kernel kills a worker when its group exceeds the limit, even if `free` shows more; "
+         "each worker reads its model through host memory of its own.",
          "Give the container or job more (docker run --memory, sbatch --mem), or run fewer "
          "workers (-g, --loading 1)"},
     little_left = {FINDING_WARN, "A worker that loads a model may be killed for memory.",

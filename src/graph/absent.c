@@ -30,15 +30,24 @@ static char *key_new(const struct graph *graph, uint32_t job, uint32_t node)
     return xasprintf("%016lx %u", command_signature(graph->jobs[job].plan), node);
 }
 
+/*
+ * Without memory the program ends. The job would start again at once where it cannot run, and so on
+ * without an end.
+ */
+static void job_move(struct graph *graph, uint32_t number, uint32_t place)
+{
+    graph->jobs[number].place = (uint16_t)place;
+    if (!dag_move(graph->dag, number, place))
+        xalloc_give_up(sizeof(struct dag_want));
+}
+
 /* The job does not use this host any more. False: it may use no other host. */
 static bool job_leaves(struct graph *graph, uint32_t number, uint32_t node)
 {
-    struct graph_job *job = &graph->jobs[number];
     uint32_t place;
-    if (!host_place_without(graph, job->place, node, &place))
+    if (!host_place_without(graph, graph->jobs[number].place, node, &place))
         return false;
-    job->place = (uint16_t)place;
-    dag_move(graph->dag, number, place);
+    job_move(graph, number, place);
     return true;
 }
 
@@ -73,12 +82,9 @@ bool absent_is_known(struct graph *graph, uint32_t number, uint32_t node)
 
 void absent_forget(struct graph *graph, uint32_t number)
 {
-    struct graph_job *job = &graph->jobs[number];
     struct err err = {0};
     uint32_t place;
     name_index_release(&graph->fleet.absent);
-    if (job_place(graph, job->plan, &place, &err) != 0)
-        return;
-    job->place = (uint16_t)place;
-    dag_move(graph->dag, number, place);
+    if (job_place(graph, graph->jobs[number].plan, &place, &err) == 0)
+        job_move(graph, number, place);
 }

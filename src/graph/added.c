@@ -228,12 +228,12 @@ static int outs_check(const struct graph *graph, uint32_t number, struct err *er
     for (uint32_t i = 0; i < number && rc == 0; i++)
         rc = plan_outs_apart(graph->jobs[i].plan, job, &real, err);
     graph->plan->has_links = real.has_links; /* also if the job is refused: they are there */
-    const char *stranger = rc ? NULL : stranger_find(graph, job);
-    if (stranger)
+    const char *existing = rc ? NULL : existing_out_find(graph, job);
+    if (existing)
         rc = fail(err, ERR_USAGE,
                   "%s is there, and no run of this graph has made it; move it away, or give the "
                   "job another path",
-                  stranger);
+                  existing);
     return rc;
 }
 

@@ -48,10 +48,9 @@ static int unknown_fail(const struct ended_jobs *jobs, const char *pattern, stru
 {
     if (jobs->has_open)
         return ended_job_unknown(jobs, pattern, err);
-    return fail(
-        err, ERR_UNAVAILABLE,
-        "run %s was killed, and says nothing of a job '%s'; it can be told so when it goes on",
-        path_basename(jobs->dir), pattern);
+    return fail(err, ERR_UNAVAILABLE,
+                "run %s was killed and has no record of a job '%s'; continue the run first",
+                path_basename(jobs->dir), pattern);
 }
 
 static int order_do(struct ended_jobs *jobs, const struct ended_order *order, const char *pattern,

@@ -72,8 +72,10 @@ static int run_look(const struct graph_request *request, const char *dir, struct
     return is_one ? (int)state_match(request, dir) : RUN_OF_ANOTHER;
 }
 
-/* Tells of a run of this graph that is never gone on with, since it is another user's, or anybody can write to it. True:
- * the folder is not ours alone. */
+/*
+ * Warns of a run of this graph that is never continued, because another user owns it or anybody can
+ * write to it. True: the folder is such a one.
+ */
 static bool others_look(const struct graph_request *request, const char *dir, size_t *n_others)
 {
     struct manifest manifest;

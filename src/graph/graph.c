@@ -339,11 +339,11 @@ static int run_end(struct graph *graph)
 {
     char text[24];
     struct err err = {0};
-    rows_keep(graph); /* whoever ends the look at the files loses nothing else */
+    rows_keep(graph); /* before files_look(), which a signal may end */
     remembered_keep(graph);
-    if (outcome(graph) <= 1) /* else it goes on, and begins with such a look */
+    if (outcome(graph) <= 1) /* else the run is to be resumed, and begins with such a look */
         files_look(graph);
-    int status = outcome(graph); /* if a row could not be written, that is it */
+    int status = outcome(graph); /* a row that could not be written may have changed it */
     if (status <= 1 && graph->n_spoilt > 0)
         status = 1;
     report_memory(graph, "at the end");

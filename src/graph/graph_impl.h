@@ -79,7 +79,7 @@ struct process {
 struct graph_job {
     const struct plan_job *plan;
     struct process *process; /* NULL: it does not run */
-    char *end;               /* how it ended last; NULL: not, or well */
+    char *end;               /* how the last attempt ended; NULL: none has, or it ended well */
     /* [plan->n_outs]: its outputs at the last check, without paths; NULL: it is not done, or has no output. */
     struct file_mark *left;
     char *spoilt; /* an output that was changed since; NULL: none is known */
@@ -157,8 +157,8 @@ struct stage_past {
     uint64_t mem_peak_bytes;
     uint32_t n_before;            /* of earlier sessions */
     struct stage_memo remembered; /* of earlier runs */
-    uint32_t told_n;              /* n, when the dag was told last */
-    uint64_t told_mem_bytes;
+    uint32_t n_reported;          /* n, at the last report to the dag */
+    uint64_t mem_reported_bytes;
     uint32_t first_job; /* of the plan's jobs; valid if graph->learned.next is not NULL */
 };
 
@@ -386,7 +386,7 @@ MUST_CHECK int past_check(struct graph *graph, struct err *err);
 /* past_check(), and then decides which jobs are done. */
 MUST_CHECK int past_take(struct graph *graph, struct err *err);
 /* A file where the job leaves one, before it has ever run; NULL: none, or request->overwrites. */
-const char *stranger_find(const struct graph *graph, const struct plan_job *job);
+const char *existing_out_find(const struct graph *graph, const struct plan_job *job);
 /* Notes in run.db which jobs were released from --only, for a resume. */
 MUST_CHECK int released_note(const struct graph *graph, struct err *err);
 /* Digests of the job's command, environment and lists of files; free() it. */
@@ -398,11 +398,14 @@ uint64_t needs_digest(const struct graph *graph, const struct graph_job *job);
 void learned_open(struct graph *graph);
 void learned_close(struct graph *graph);
 /* Learns from a job that was done in an earlier session. */
-void learned_take_past(struct graph *graph, const struct graph_job *job, uint64_t ran_ms);
+void learned_add_past(struct graph *graph, const struct graph_job *job, uint64_t ran_ms);
 /* Sets what is expected of jobs that never ran. Call it before jobs are added to the dag. */
 void learned_spread(struct graph *graph);
-/* Learns from a job that has just ended well, and tells the dag what is expected of the others of its stage. */
-void learned_take(const struct process *process);
+/*
+ * Learns from a job that has just ended well, and reports to the dag what is expected of the others
+ * of its stage.
+ */
+void learned_add(const struct process *process);
 
 /* record.c */
 void record_open(struct graph *graph);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the jobs of a stage take: those that are done tell what to expect of the others. Times decide which job starts
- * first; memory, where the file says `auto`, which jobs share a device.
+ * The time and the device memory that jobs of a stage are expected to take, learned from those that
+ * are done. Times decide which job starts first; memory, where the file says `auto`, which jobs
+ * share a device.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -39,16 +40,16 @@ static uint32_t time_of_stage(const struct stage_past *learned)
     return (uint32_t)MIN(ms, (uint64_t)UINT32_MAX);
 }
 
-static void take(struct stage_past *learned, uint64_t ran_ms, uint64_t mem_peak_bytes)
+static void sample_add(struct stage_past *learned, uint64_t ran_ms, uint64_t mem_peak_bytes)
 {
     learned->ms += MAX(ran_ms, (uint64_t)1); /* 0 would be unknown */
     learned->n++;
     learned->mem_peak_bytes = MAX(learned->mem_peak_bytes, mem_peak_bytes);
 }
 
-void learned_take_past(struct graph *graph, const struct graph_job *job, uint64_t ran_ms)
+void learned_add_past(struct graph *graph, const struct graph_job *job, uint64_t ran_ms)
 {
-    take(learned_of(graph, job), ran_ms, job->mem_peak_bytes);
+    sample_add(learned_of(graph, job), ran_ms, job->mem_peak_bytes);
 }
 
 /* A job that was done itself has its own time, and its own peak. */
@@ -63,10 +64,10 @@ static void expect(struct graph_job *job, const struct stage_past *learned)
             job->mem_peak_bytes, MAX(learned->mem_peak_bytes, learned->remembered.mem_peak_bytes));
 }
 
-static void told(struct stage_past *learned)
+static void mark_reported(struct stage_past *learned)
 {
-    learned->told_n = learned->n;
-    learned->told_mem_bytes = learned->mem_peak_bytes;
+    learned->n_reported = learned->n;
+    learned->mem_reported_bytes = learned->mem_peak_bytes;
 }
 
 void learned_spread(struct graph *graph)
@@ -75,7 +76,7 @@ void learned_spread(struct graph *graph)
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         expect(&graph->jobs[i], learned_of(graph, &graph->jobs[i]));
     for (uint32_t i = 0; i <= graph->plan->n_stages; i++) {
-        told(&graph->learned.stages[i]);
+        mark_reported(&graph->learned.stages[i]);
         graph->learned.stages[i].n_before = graph->learned.stages[i].n;
     }
 }
@@ -96,10 +97,10 @@ static void lists_make(struct graph *graph)
     }
 }
 
-static void stage_tell(struct graph *graph, struct stage_past *learned)
+static void stage_report(struct graph *graph, struct stage_past *learned)
 {
     lists_make(graph);
-    told(learned);
+    mark_reported(learned);
     for (uint32_t i = learned->first_job; i != DAG_NO_JOB; i = graph->learned.next[i]) {
         struct graph_job *job = &graph->jobs[i];
         expect(job, learned);
@@ -108,20 +109,22 @@ static void stage_tell(struct graph *graph, struct stage_past *learned)
 }
 
 /*
- * The dag is told rarely, since a stage may have a million jobs. A job with a halved batch teaches nothing: it takes
- * less memory than the others will.
+ * Reports to the dag only when the number of jobs has doubled or the peak has grown, since a stage
+ * may have a million jobs. A job with a halved batch is left out: it takes less memory than the
+ * others will.
  */
-void learned_take(const struct process *process)
+void learned_add(const struct process *process)
 {
     struct graph *graph = process->graph;
     const struct graph_job *job = &graph->jobs[process->job];
     struct stage_past *learned = learned_of(graph, job);
     if (job->plan->stage >= graph->plan->n_stages || process->n_halvings > 0)
         return; /* added jobs are of any kind */
-    take(learned, shell_last_now(graph->shell) - process->started_ms, process->mem_peak_bytes);
-    bool is_news =
-        learned->n >= 2 * learned->told_n ||
-        learned->mem_peak_bytes > learned->told_mem_bytes + learned->told_mem_bytes / MARGIN;
+    sample_add(learned, shell_last_now(graph->shell) - process->started_ms,
+               process->mem_peak_bytes);
+    bool is_news = learned->n >= 2 * learned->n_reported ||
+                   learned->mem_peak_bytes >
+                       learned->mem_reported_bytes + learned->mem_reported_bytes / MARGIN;
     if (is_news && graph->plan->stages[job->plan->stage].n_jobs > 1)
-        stage_tell(graph, learned);
+        stage_report(graph, learned);
 }

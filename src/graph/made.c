@@ -63,9 +63,10 @@ bool made_by_half(struct made *made, const struct graph *graph, const struct pla
     return name_index_find(&made->undone, str_of(work)) != NAME_NONE;
 }
 
-const char *made_stranger(struct made *made, const struct graph *graph, const struct plan_job *job)
+const char *made_foreign_out(struct made *made, const struct graph *graph,
+                             const struct plan_job *job)
 {
-    if (!stranger_find(graph, job))
+    if (!existing_out_find(graph, job))
         return NULL;
     cleanup_free char *definition = definition_new(graph, job), *work = work_new(definition);
     made_read(made, graph);

@@ -16,7 +16,8 @@ struct made {
 };
 
 /* The first of the job's outs that is there and that no such run has made; NULL: none. Reads the runs when it has to. */
-const char *made_stranger(struct made *made, const struct graph *graph, const struct plan_job *job);
+const char *made_foreign_out(struct made *made, const struct graph *graph,
+                             const struct plan_job *job);
 /* May the files at the places of the job's outs be incomplete ones of such a run? Reads the runs. */
 bool made_by_half(struct made *made, const struct graph *graph, const struct plan_job *job);
 void made_release(struct made *made);

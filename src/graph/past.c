@@ -283,7 +283,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->needs_digest = row->needs_digest;
     job->expected_ms = (uint32_t)MIN(ran_ms, (uint64_t)UINT32_MAX);
     if (has_run)
-        learned_take_past(graph, job, ran_ms);
+        learned_add_past(graph, job, ran_ms);
     const char *why = staleness_of(graph, job, row, &freed);
     if (why)
         stale_note(graph, job, why);
@@ -375,7 +375,7 @@ static bool is_own(const struct graph_job *job)
     return job->was_done || job->attempts_before > 0 || job->begun_wall_ms > 0;
 }
 
-const char *stranger_find(const struct graph *graph, const struct plan_job *job)
+const char *existing_out_find(const struct graph *graph, const struct plan_job *job)
 {
     const char *cwd = job->cwd ? job->cwd : graph->cwd;
     for (uint32_t n = 0; n < job->n_outs && !graph->request->overwrites; n++) {
@@ -386,15 +386,15 @@ const char *stranger_find(const struct graph *graph, const struct plan_job *job)
     return NULL;
 }
 
-/* Refuses files at the places of outs that no run of this graph has made. */
-static int strangers_check(struct graph *graph, struct err *err)
+/* Refuses foreign files at the places of outs: those that no run of this graph has made. */
+static int foreign_outs_check(struct graph *graph, struct err *err)
 {
     struct made made = {0};
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < graph->n_jobs && !graph->request->adopts; i++) {
         const struct graph_job *job = &graph->jobs[i];
         const char *out =
-            !is_own(job) && job->is_wanted ? made_stranger(&made, graph, job->plan) : NULL;
+            !is_own(job) && job->is_wanted ? made_foreign_out(&made, graph, job->plan) : NULL;
         if (out)
             rc = fail(err, ERR_USAGE,
                       "%s: %s is there, and no run of this graph has made it; --adopt takes "
@@ -426,7 +426,7 @@ static void adopt(struct graph *graph, struct made *made, uint32_t number)
  * --adopt: a job whose outs are all there and pass their checks is done, unless they may be incomplete files of
  * another run.
  */
-static void strangers_adopt(struct graph *graph)
+static void foreign_outs_adopt(struct graph *graph)
 {
     struct made made = {0};
     for (uint32_t i = 0; graph->request->adopts && i < graph->n_jobs; i++)
@@ -457,7 +457,7 @@ int past_check(struct graph *graph, struct err *err)
     if (rc)
         return rc;
     redone_mark(graph);
-    return strangers_check(graph, err);
+    return foreign_outs_check(graph, err);
 }
 
 int past_take(struct graph *graph, struct err *err)
@@ -465,7 +465,7 @@ int past_take(struct graph *graph, struct err *err)
     int rc = past_check(graph, err);
     if (rc)
         return rc;
-    strangers_adopt(graph);
+    foreign_outs_adopt(graph);
     followers_mark(graph);
     rows_renew(graph);
     learned_spread(graph);

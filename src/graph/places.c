@@ -131,8 +131,8 @@ int job_devices_check(const struct graph *graph, const struct plan_job *job, str
                  a->devices.at[a->chosen[i]].name);
     }
     return is_there ? 0
-                    : fail(err, ERR_USAGE, "%s: no device is named so: '%s'; this run has %s",
-                           job->name, names, there.len > 0 ? buf_text(&there) : "none");
+                    : fail(err, ERR_USAGE, "%s: this run has no device '%s'; it has %s", job->name,
+                           names, there.len > 0 ? buf_text(&there) : "none");
 }
 
 int job_place(struct graph *graph, const struct plan_job *job, uint32_t *out, struct err *err)
@@ -141,7 +141,8 @@ int job_place(struct graph *graph, const struct plan_job *job, uint32_t *out, st
     if (place_find(graph, &wanted, out))
         return 0;
     return fail(err, ERR_USAGE,
-                "'%s': a graph can have %d different texts for hosts and devices at most",
+                "'%s': the jobs of a graph can have at most %d different lists of hosts and "
+                "devices; use fewer",
                 job->hosts ? job->hosts : job->device_names, DAG_PLACES_MAX - 1);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The preparation of a job before its start: checks that the files of the jobs that it needs are as these jobs left them,
- * and makes the digest of what a map reads. A file whose inode has its size and times of before is unchanged; all other
- * files, and folders, are read by a thread.
+ * The preparation of a job before its start: checks that the files of the jobs that it needs are as
+ * these jobs left them, and makes the digest of what a map reads. A file whose inode still has the
+ * same size and times counts as unchanged. All other files, and folders, are read again, by a
+ * thread.
  */
 #include <xxhash.h>
 
@@ -16,8 +17,8 @@
 
 enum {
     LOOKED_AT_ONCE = 64,       /* files that are checked on the loop's thread */
-    LOOK_LONG_NS = 50000000,   /* a check that took longer is not repeated at once: */
-    LOOK_PAUSES = 10,          /* the pause is the time that it took, times this */
+    LOOK_LONG_NS = 50000000,   /* a check that took longer is repeated only after a pause */
+    LOOK_PAUSES = 10,          /* the length of the pause, in times that the check took */
     INPUT_READ_BYTES = 1 << 20 /* of a file that a map reads, at most */
 };
 
@@ -30,7 +31,7 @@ struct need_out {
     uint64_t took_ns;
 };
 
-/* The thread uses this and plans alone. It must not use the graph's jobs: their array may grow meanwhile. */
+/* The thread uses this and plans, and not the graph's jobs: their array may grow meanwhile. */
 struct preparation {
     const struct plan_job *plan;
     const char *cwd; /* where muster was started */
@@ -38,8 +39,8 @@ struct preparation {
     struct background background;
     struct need_out *outs;
     size_t n_outs, cap;
-    uint64_t
-        work_digest; /* of the work of a muster that is a job: its definition, its needs, its inputs */
+    /* Of a job that is a muster: its definition, the jobs that it needs, and its inputs. */
+    uint64_t work_digest;
 };
 
 uint64_t preparation_work_digest(const struct preparation *preparation)
@@ -71,7 +72,10 @@ static uint64_t digest_begin(const struct graph *graph, const struct graph_job *
     return XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
 }
 
-/* A small file is known by its content, also when it was copied; a large one by size and time. */
+/*
+ * Of the content of a small file, so that a copy has the same digest; of a large one's size and
+ * time.
+ */
 static uint64_t input_digest(const char *path, const atomic_bool *is_given_up, uint64_t seed)
 {
     struct file_mark mark = {0}, whole = {0};
@@ -107,7 +111,7 @@ static void out_keep(struct preparation *preparation, const struct need_out *out
     preparation->outs[preparation->n_outs++] = *out;
 }
 
-/* Keeps the outputs that are not known to be unchanged by their inodes. */
+/* Keeps the outputs whose inodes do not show that they are unchanged. */
 static void needs_look(const struct process *process, struct preparation *preparation)
 {
     const struct graph *graph = process->graph;
@@ -138,10 +142,10 @@ static void needs_compare(struct preparation *preparation)
     }
 }
 
-/* Sets the pauses. Without them each of many jobs would walk through the same folder of many files. */
+/* Sets the pauses. Without them each of many jobs would read the same large folder again. */
 static void looks_note(struct graph *graph, const struct preparation *preparation)
 {
-    uint64_t took_ns = 0; /* by the outputs of one job, which stand next to each other */
+    uint64_t took_ns = 0; /* for all outputs of one job, which are neighbours in the array */
     for (size_t i = 0; i < preparation->n_outs; i++) {
         const struct need_out *out = &preparation->outs[i];
         took_ns = out->took_ns + (i > 0 && out[-1].job == out->job ? took_ns : 0);
@@ -151,21 +155,24 @@ static void looks_note(struct graph *graph, const struct preparation *preparatio
     }
 }
 
-/* A file that cannot be read now counts as before. */
+/* If the file cannot be read now, its job stays as it was: spoilt or not. */
 static bool is_spoilt(const struct graph *graph, const struct need_out *out)
 {
     return out->change == MARK_CHANGED ||
            (out->change == MARK_UNKNOWN && graph->jobs[out->job].spoilt);
 }
 
-/* The first changed file; NULL: none. A file that is gone is no change: a job that no longer needs it may remove it. */
+/*
+ * The first changed file; NULL: none. A file that is gone is not a changed one: jobs may remove
+ * what is not needed any more.
+ */
 static const struct need_out *needs_judge(struct graph *graph,
                                           const struct preparation *preparation)
 {
     const struct need_out *first = NULL;
     for (size_t i = 0; i < preparation->n_outs; i++) {
         const struct need_out *out = &preparation->outs[i];
-        if (out->change == MARK_SAME) /* with its new times it need not be read again */
+        if (out->change == MARK_SAME) /* with its present times it need not be read again */
             graph->jobs[out->job].left[out->out] = out->now;
         if (!is_spoilt(graph, out))
             continue;

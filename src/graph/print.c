@@ -83,7 +83,7 @@ static bool has_room(int fd)
 }
 
 /* What jobs printed is their result: the run ends if it cannot be printed. */
-static void lose(struct graph *graph, const struct err *err)
+static void abort_run(struct graph *graph, const struct err *err)
 {
     if (shell_end(graph->shell)->err.code == 0)
         shell_abort(graph->shell, err);
@@ -116,7 +116,7 @@ static bool piece_write(struct graph *graph, const char *path, uint64_t *from, u
              path);
     *from += (uint64_t)MAX(got, (ssize_t)0);
     if (err.code && !is_unread(fd, err.sys))
-        lose(graph, &err);
+        abort_run(graph, &err);
     return err.code == 0;
 }
 
@@ -163,7 +163,7 @@ void print_add(struct graph *graph, struct printed printed)
             printed.has[stream] ? job_log_path_new(graph, printed.job, names[stream]) : NULL;
         if (path && stat(path, &st) != 0) {
             fail_errno(&err, "read %s", path);
-            lose(graph, &err);
+            abort_run(graph, &err);
         }
         printed.to[stream] = (uint64_t)st.st_size; /* a later attempt adds to it */
     }

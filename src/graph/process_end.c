@@ -163,7 +163,7 @@ void process_judge(struct process *process, enum dag_end end, const char *text)
         record_job(graph, process->job, JOB_DONE, process);
         free(job->left);
         job->left = job_proof_steal(&process->proof);
-        learned_take(process);
+        learned_add(process);
     } else if (end != DEND_ENDED) {
         log_add(shell_log(graph->shell), LOG_INFO, "graph", "%s: attempt %u ended: %s",
                 job->plan->name, process->attempt, text ? text : "");

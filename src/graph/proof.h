@@ -58,22 +58,30 @@ enum mark_change {
     MARK_GONE,
     MARK_CHANGED,
     MARK_UNKNOWN,   /* it could not be read, as without a free descriptor */
-    MARK_UNREADABLE /* the text is no such array */
+    MARK_UNREADABLE /* the text is none of marks_format() */
 };
 /* Adds the paths of the marks of a text. */
 void marks_paths(const char *text, struct name_index *out);
 /*
- * Is what is at this path as the mark says? Content is read only where times or inodes differ. *now, if MARK_SAME: the mark
- * of it as it is now, without a path. `is_given_up` as in struct proof_ask; it then is MARK_UNKNOWN.
+ * Compares what is at this path now with its mark. Content is read only where times or inodes
+ * differ. *now, if MARK_SAME: the present mark, without a path. `is_given_up` as in struct
+ * proof_ask; once it is set, the result is MARK_UNKNOWN.
  */
 enum mark_change mark_compare(const struct file_mark *before, const char *path,
                               const atomic_bool *is_given_up, struct file_mark *now);
-/* By one look at a regular file, which reads nothing: nobody has written it or touched it since, or somebody has. Of all
- * else, such as a folder, both are false. */
+/*
+ * By the inode of a regular file, without reading it: was it not written or touched since the mark
+ * was taken, or was it? Both are false for all else, such as a folder.
+ */
 bool mark_is_untouched(const struct file_mark *before, const char *path);
 bool mark_is_touched(const struct file_mark *before, const char *path);
-/* The same of all files of a text by marks_format(). *path: the first that is not as it was, a new string. */
+/*
+ * mark_compare() for all marks of a text. *path: of the first that is not MARK_SAME, a new string.
+ */
 enum mark_change marks_compare(const char *text, char **path);
-/* And fills now[n_now] as mark_compare() does. *n_marks: how many the text has; those beyond n_now are left out. */
+/*
+ * Also fills now[n_now] as mark_compare() does. *n_marks: the marks in the text, which may be more
+ * than n_now; *now then lacks the last ones.
+ */
 enum mark_change marks_renew(const char *text, char **path, struct file_mark *now, size_t n_now,
                              size_t *n_marks);

@@ -77,7 +77,7 @@ static void part_drop(struct buf *path)
         path->at[path->len] = '\0';
 }
 
-/* True if the part is a name, not "." or "..". */
+/* Adds the part, or goes along "." and "..". True if it is a name. */
 static bool part_add(struct buf *path, struct str part)
 {
     if (part.len == 0 || str_equal(part, STR(".")))
@@ -91,7 +91,7 @@ static bool part_add(struct buf *path, struct str part)
     return true;
 }
 
-/* real NULL: no link is followed. *is_there: `path`, as far as it is made, exists. */
+/* real NULL: no link is followed. *is_there: the beginning of the path that is in `path` exists. */
 static void parts_add(struct real_paths *real, struct str text, bool follows_last, bool *is_there,
                       struct buf *path)
 {
@@ -103,7 +103,7 @@ static void parts_add(struct real_paths *real, struct str text, bool follows_las
         bool is_last = part.at + part.len == end, is_name = part_add(path, part);
         if (is_name && real && *is_there && (follows_last || !is_last))
             *is_there = folder_enter(real, path);
-        else if (!is_name && real) /* the parent may exist; the next name shows it */
+        else if (!is_name && real) /* the parent may exist: the next name is looked up */
             *is_there = true;
     }
 }

@@ -8,7 +8,7 @@
 #include "graph/graph_impl.h"
 
 enum {
-    SPOILT_SHOWN = 10 /* of the lines on the console */
+    SPOILT_SHOWN = 10 /* lines on the console; further ones are in the log alone */
 };
 
 static void state_note(struct graph *graph, const struct graph_job *job, enum job_state state)

@@ -38,8 +38,8 @@ int machine_cpus_find(struct machine *machine, struct err *err)
         return 0;
     if (request->cpus.threads.is_share && request->task.n_local > 1)
         return fail(err, ERR_USAGE,
-                    "--threads share: which cores each of the %u tasks on this machine has is said "
-                    "by the launcher that has started them; --threads N says how many threads",
+                    "--threads share divides the cores among ranks that muster starts, and a "
+                    "launcher has started the %u tasks on this machine; use --threads N",
                     request->task.n_local);
     machine->cpus = (struct cpu_wish){.binding = request->cpus.binding,
                                       .shares_threads = request->cpus.threads.is_share,

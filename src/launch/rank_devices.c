@@ -36,16 +36,19 @@ int rank_devices_spare(struct launch *launch, struct err *err)
     if (launch->request->restarts.gpus_min == 0)
         return 0;
     if (launch->allocation.n_chosen > SEAT_DEVICES_MAX)
-        return fail(err, ERR_USAGE,
-                    "--gpus has %zu devices, and ranks start again on those that are left of %d at "
-                    "most (--gpus-min): take fewer",
-                    launch->allocation.n_chosen, SEAT_DEVICES_MAX);
+        return fail(
+            err, ERR_USAGE,
+            "--gpus has %zu devices; ranks that start again on fewer (--gpus-min) can have %d at "
+            "most; take fewer",
+            launch->allocation.n_chosen, SEAT_DEVICES_MAX);
     if (launch->own.n_ranks != seat->n_devices || launch->request->meeting.n_nodes_max > 1)
-        return fail(err, ERR_USAGE,
-                    "--gpus-min: one machine with a rank on each device of --gpus is needed: leave "
-                    "--nproc-per-node and --nnodes out");
+        return fail(
+            err, ERR_USAGE,
+            "--gpus-min works on one machine, with one rank on each device of --gpus; leave "
+            "out --nproc-per-node and --nnodes");
     if (launch->request->restarts.gpus_min > seat->n_devices)
-        return fail(err, ERR_USAGE, "--gpus-min %lu: --gpus has taken %zu",
+        return fail(err, ERR_USAGE,
+                    "--gpus-min %lu is more than the %zu devices of --gpus; lower it",
                     launch->request->restarts.gpus_min, seat->n_devices);
     launch->devices.all = xmalloc(sizeof(*seat));
     *launch->devices.all = *seat;

@@ -63,10 +63,11 @@ static int failed_items_are_done(struct session *s, struct err *err)
 }
 
 /*
- * The items that were set aside are tried again: notes whether they are all that is left. They are if the run's state
- * is `failed`, since such a run came to its end.
+ * The items that were set aside are tried again: finds out whether they are all that is left. They
+ * are if the run's state is `failed`, since such a run came to its end.
  */
-static int failed_items_retry(struct session *s, const struct store_totals *totals, struct err *err)
+static int only_failed_left_find(struct session *s, const struct store_totals *totals,
+                                 struct err *err)
 {
     cleanup_free char *state = NULL;
     int rc = store_get(shell_store(s->shell), "state", &state, err);
@@ -86,7 +87,7 @@ static int done_read(struct session *s, struct err *err)
     s->earlier.has_results = totals.items_done > 0 && !s->request->has_new_command;
     bool are_retried = s->request->retry_failed && totals.items_failed > 0;
     if (are_retried)
-        rc = failed_items_retry(s, &totals, err);
+        rc = only_failed_left_find(s, &totals, err);
     else
         s->earlier.n_failed = totals.items_failed;
     rc = rc ? rc : failed_items_are_done(s, err);

@@ -102,11 +102,11 @@ static void attempt_end(struct attempt *attempt, enum link_state state)
     fd_close(&attempt->fd);
 }
 
-static void attempt_greet(const struct trial *trial, struct attempt *attempt, uint64_t end_ms)
+static void attempt_greet(const struct address_scan *scan, struct attempt *attempt, uint64_t end_ms)
 {
     char words[GREETING_BYTES];
     int sys = stream_connect_error(attempt->fd);
-    greeting_words(trial->token, trial->self, attempt->target.rank, trial->round, words);
+    greeting_words(scan->token, scan->self, attempt->target.rank, scan->round, words);
     enum link_state state =
         sys ? link_state_of(sys) : stream_write(attempt->fd, words, sizeof(words), end_ms);
     attempt->is_connected = state == LINK_FINE;
@@ -115,11 +115,11 @@ static void attempt_greet(const struct trial *trial, struct attempt *attempt, ui
         attempt_end(attempt, state);
 }
 
-static void attempt_look(const struct trial *trial, struct attempt *attempt, uint64_t end_ms)
+static void attempt_look(const struct address_scan *scan, struct attempt *attempt, uint64_t end_ms)
 {
     char expected[GREETING_BYTES];
     if (!attempt->is_connected) {
-        attempt_greet(trial, attempt, end_ms);
+        attempt_greet(scan, attempt, end_ms);
         return;
     }
     ssize_t got = recv(attempt->fd, attempt->answer + attempt->n_answered,
@@ -129,7 +129,7 @@ static void attempt_look(const struct trial *trial, struct attempt *attempt, uin
     attempt->n_answered += (size_t)MAX(got, (ssize_t)0);
     if (got > 0 && attempt->n_answered < GREETING_BYTES)
         return;
-    greeting_words(trial->token, attempt->target.rank, trial->self, trial->round, expected);
+    greeting_words(scan->token, attempt->target.rank, scan->self, scan->round, expected);
     bool is_it = attempt->n_answered == GREETING_BYTES &&
                  memcmp(expected, attempt->answer, GREETING_BYTES) == 0;
     attempt_end(attempt, is_it ? LINK_FINE : LINK_STRANGER);
@@ -146,17 +146,18 @@ struct callers {
     size_t n;
 };
 
-static void caller_answer(const struct trial *trial, int fd, const char *said, uint64_t end_ms)
+static void caller_answer(const struct address_scan *scan, int fd, const char *said,
+                          uint64_t end_ms)
 {
     char words[GREETING_BYTES];
     uint32_t from;
-    if (!greeting_read(trial->token, trial->self, trial->round, said, &from))
+    if (!greeting_read(scan->token, scan->self, scan->round, said, &from))
         return;
-    greeting_words(trial->token, trial->self, from, trial->round, words);
+    greeting_words(scan->token, scan->self, from, scan->round, words);
     (void)stream_write(fd, words, sizeof(words), end_ms);
 }
 
-static void caller_look(const struct trial *trial, struct callers *callers, size_t i,
+static void caller_look(const struct address_scan *scan, struct callers *callers, size_t i,
                         uint64_t end_ms)
 {
     char *said = callers->at[i].said;
@@ -166,14 +167,14 @@ static void caller_look(const struct trial *trial, struct callers *callers, size
     if (got > 0 && *n_said < GREETING_BYTES)
         return;
     if (*n_said == GREETING_BYTES)
-        caller_answer(trial, callers->at[i].fd, said, end_ms);
+        caller_answer(scan, callers->at[i].fd, said, end_ms);
     close(callers->at[i].fd);
     callers->at[i] = callers->at[--callers->n];
 }
 
-static void caller_take(const struct trial *trial, struct callers *callers)
+static void caller_take(const struct address_scan *scan, struct callers *callers)
 {
-    int fd = stream_accept(trial->listener);
+    int fd = stream_accept(scan->listener);
     if (fd >= 0 && callers->n == CALLERS_MAX)
         fd_close(&fd);
     if (fd < 0)
@@ -184,39 +185,40 @@ static void caller_take(const struct trial *trial, struct callers *callers)
 
 /* ---- both ---- */
 
-static void turn(struct trial *trial, struct callers *callers, struct pollfd *at, uint64_t end_ms)
+static void turn(struct address_scan *scan, struct callers *callers, struct pollfd *at,
+                 uint64_t end_ms)
 {
-    size_t n = trial->n, n_callers = callers->n;
+    size_t n = scan->n, n_callers = callers->n;
     uint64_t now_ms = clock_now_ms();
     for (size_t i = 0; i < n; i++)
-        at[i] = (struct pollfd){.fd = trial->attempts[i].fd,
-                                .events = trial->attempts[i].is_connected ? POLLIN : POLLOUT};
+        at[i] = (struct pollfd){.fd = scan->attempts[i].fd,
+                                .events = scan->attempts[i].is_connected ? POLLIN : POLLOUT};
     for (size_t i = 0; i < n_callers; i++)
         at[n + i] = (struct pollfd){.fd = callers->at[i].fd, .events = POLLIN};
-    at[n + n_callers] = (struct pollfd){.fd = trial->listener, .events = POLLIN};
+    at[n + n_callers] = (struct pollfd){.fd = scan->listener, .events = POLLIN};
     if (now_ms >= end_ms || poll(at, n + n_callers + 1, (int)(end_ms - now_ms)) <= 0)
         return;
     for (size_t i = 0; i < n; i++)
         if (at[i].fd >= 0 && at[i].revents)
-            attempt_look(trial, &trial->attempts[i], end_ms);
+            attempt_look(scan, &scan->attempts[i], end_ms);
     for (size_t i = n_callers; i-- > 0;)
         if (at[n + i].revents)
-            caller_look(trial, callers, i, end_ms);
+            caller_look(scan, callers, i, end_ms);
     if (at[n + n_callers].revents)
-        caller_take(trial, callers);
+        caller_take(scan, callers);
 }
 
-void addresses_try(struct trial *trial)
+void addresses_try(struct address_scan *scan)
 {
     uint64_t end_ms = clock_now_ms() + ADDRESSES_MS;
     struct callers *callers = xcalloc(1, sizeof(*callers));
-    struct pollfd *at = xcalloc(trial->n + CALLERS_MAX + 1, sizeof(*at));
-    for (size_t i = 0; i < trial->n; i++)
-        attempt_begin(&trial->attempts[i]);
+    struct pollfd *at = xcalloc(scan->n + CALLERS_MAX + 1, sizeof(*at));
+    for (size_t i = 0; i < scan->n; i++)
+        attempt_begin(&scan->attempts[i]);
     while (clock_now_ms() < end_ms)
-        turn(trial, callers, at, end_ms);
-    for (size_t i = 0; i < trial->n; i++)
-        fd_close(&trial->attempts[i].fd);
+        turn(scan, callers, at, end_ms);
+    for (size_t i = 0; i < scan->n; i++)
+        fd_close(&scan->attempts[i].fd);
     for (size_t i = 0; i < callers->n; i++)
         close(callers->at[i].fd);
     free(callers);

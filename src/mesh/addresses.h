@@ -42,7 +42,7 @@ struct attempt {
     size_t n_answered;
 };
 
-struct trial {
+struct address_scan {
     int listener;
     const char *token;
     uint32_t self, round;
@@ -51,4 +51,4 @@ struct trial {
 };
 
 /* Tries all addresses. It also answers other ranks, so it always takes ADDRESSES_MS. */
-void addresses_try(struct trial *trial);
+void addresses_try(struct address_scan *scan);

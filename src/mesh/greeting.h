@@ -3,7 +3,7 @@
  * How two ranks find each other. Each rank connects to the address of the other one, and at the same time listens at
  * its own address: libraries for training connect in either direction, and a firewall may close one direction. The
  * rank that connects sends a greeting with the token of the run and both rank numbers, and the other rank answers in
- * the same way. So no stranger, and no other host with the same address, is taken for a rank.
+ * the same way. So no other program, and no other host with the same address, is taken for a rank.
  */
 #pragma once
 

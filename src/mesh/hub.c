@@ -16,7 +16,7 @@
 #include "mesh/mesh_impl.h"
 
 enum {
-    STRANGERS_MAX = 1024, /* connections that have not told their rank yet */
+    PENDING_MAX = 1024, /* connections that have not told their rank yet */
     WRITE_MS = 1000,
     /* Time beyond that of rounds on links without faults. Each closed link makes its round some seconds longer. */
     TOTAL_EXTRA_MS = 60000,
@@ -50,7 +50,8 @@ struct hub {
 
 /* ---- who comes ---- */
 
-struct stranger {
+/* A connection whose other end has not said yet which rank it is. */
+struct pending {
     int fd;
     struct buf said;
 };
@@ -58,22 +59,22 @@ struct stranger {
 struct door {
     struct hub *hub;
     int listener;
-    struct stranger strangers[STRANGERS_MAX];
+    struct pending pending[PENDING_MAX];
     size_t n;
 };
 
-static void stranger_drop(struct door *door, size_t i, bool is_closed)
+static void pending_drop(struct door *door, size_t i, bool is_closed)
 {
-    buf_release(&door->strangers[i].said);
+    buf_release(&door->pending[i].said);
     if (is_closed)
-        close(door->strangers[i].fd);
-    door->strangers[i] = door->strangers[--door->n];
+        close(door->pending[i].fd);
+    door->pending[i] = door->pending[--door->n];
 }
 
-static bool arrival_take(struct hub *hub, const struct stranger *stranger)
+static bool arrival_take(struct hub *hub, const struct pending *pending)
 {
     struct arrival arrival;
-    struct str line = buf_str(&stranger->said);
+    struct str line = buf_str(&pending->said);
     line.len -= 1; /* the newline */
     bool is_it = arrival_parse(line, hub->self->token, &arrival) && arrival.rank > 0 &&
                  arrival.rank < hub->self->world_size &&
@@ -81,7 +82,7 @@ static bool arrival_take(struct hub *hub, const struct stranger *stranger)
     if (!is_it)
         return false;
     struct member *member = &hub->members[arrival.rank];
-    member->fd = stranger->fd;
+    member->fd = pending->fd;
     member->group = arrival.group;
     member->port = arrival.port;
     buf_add_str(&member->addresses, arrival.addresses);
@@ -91,46 +92,46 @@ static bool arrival_take(struct hub *hub, const struct stranger *stranger)
     return member->is_here;
 }
 
-static void stranger_look(struct door *door, size_t i)
+static void pending_look(struct door *door, size_t i)
 {
-    struct stranger *stranger = &door->strangers[i];
+    struct pending *pending = &door->pending[i];
     char bytes[ARRIVAL_MAX_BYTES];
-    ssize_t got = recv(stranger->fd, bytes, sizeof(bytes), 0);
+    ssize_t got = recv(pending->fd, bytes, sizeof(bytes), 0);
     if (got > 0)
-        buf_add(&stranger->said, bytes, (size_t)got);
-    bool has_line = stranger->said.len > 0 && stranger->said.at[stranger->said.len - 1] == '\n';
-    if (got <= 0 || stranger->said.len > ARRIVAL_MAX_BYTES)
-        stranger_drop(door, i, true);
+        buf_add(&pending->said, bytes, (size_t)got);
+    bool has_line = pending->said.len > 0 && pending->said.at[pending->said.len - 1] == '\n';
+    if (got <= 0 || pending->said.len > ARRIVAL_MAX_BYTES)
+        pending_drop(door, i, true);
     else if (has_line)
-        stranger_drop(door, i, !arrival_take(door->hub, stranger));
+        pending_drop(door, i, !arrival_take(door->hub, pending));
 }
 
-/* If there are too many strangers, the oldest one is dropped. */
-static void stranger_admit(struct door *door)
+/* If there are too many pending connections, the oldest one is dropped. */
+static void pending_admit(struct door *door)
 {
     int fd = stream_accept(door->listener);
     if (fd < 0)
         return;
-    if (door->n == STRANGERS_MAX)
-        stranger_drop(door, 0, true);
-    door->strangers[door->n++] = (struct stranger){.fd = fd};
+    if (door->n == PENDING_MAX)
+        pending_drop(door, 0, true);
+    door->pending[door->n++] = (struct pending){.fd = fd};
 }
 
 static void door_wait(struct door *door, uint64_t end_ms)
 {
-    struct pollfd at[STRANGERS_MAX + 1];
+    struct pollfd at[PENDING_MAX + 1];
     size_t n = door->n;
     uint64_t now_ms = clock_now_ms();
     for (size_t i = 0; i < n; i++)
-        at[i] = (struct pollfd){.fd = door->strangers[i].fd, .events = POLLIN};
+        at[i] = (struct pollfd){.fd = door->pending[i].fd, .events = POLLIN};
     at[n] = (struct pollfd){.fd = door->listener, .events = POLLIN};
     if (now_ms >= end_ms || poll(at, n + 1, (int)(end_ms - now_ms)) <= 0)
         return;
     for (size_t i = n; i-- > 0;)
         if (at[i].revents)
-            stranger_look(door, i);
+            pending_look(door, i);
     if (at[n].revents)
-        stranger_admit(door);
+        pending_admit(door);
 }
 
 static int gather(struct hub *hub, struct err *err)
@@ -146,14 +147,14 @@ static int gather(struct hub *hub, struct err *err)
     while (hub->n_present < hub->self->world_size && clock_now_ms() < end_ms)
         door_wait(&door, end_ms);
     while (door.n > 0)
-        stranger_drop(&door, 0, true);
+        pending_drop(&door, 0, true);
     fd_close(&door.listener);
     return 0;
 }
 
 /* ---- orders ---- */
 
-static void member_lose(struct member *member)
+static void member_disconnect(struct member *member)
 {
     fd_close(&member->fd);
     member->is_here = member->is_busy = false;
@@ -168,7 +169,7 @@ static void order_give(struct hub *hub, uint32_t rank, const struct order *order
         return;
     order_format(order, &line);
     if (stream_write(member->fd, line.at, line.len, clock_now_ms() + WRITE_MS) != LINK_FINE)
-        member_lose(member);
+        member_disconnect(member);
     else
         member->is_busy = order->kind != ORDER_END;
 }
@@ -178,7 +179,7 @@ static void member_hear(struct member *member)
     char bytes[64];
     ssize_t got = recv(member->fd, bytes, sizeof(bytes), 0);
     if (got <= 0) {
-        member_lose(member);
+        member_disconnect(member);
         return;
     }
     buf_add(&member->rest, bytes, (size_t)got);
@@ -208,7 +209,7 @@ static void busy_await(struct hub *hub, uint64_t end_ms)
             if (at[i].fd >= 0 && at[i].revents)
                 member_hear(&hub->members[i]);
             else if (at[i].fd >= 0 && now_ms >= end_ms)
-                member_lose(&hub->members[i]);
+                member_disconnect(&hub->members[i]);
         }
     }
 }
@@ -456,7 +457,7 @@ void hub_run(const struct self *self)
                       .members = xcalloc(self->world_size, sizeof(*hub.members)),
                       .present = xcalloc(self->world_size, sizeof(*hub.present))};
     struct err why = {0};
-    (void)open_files_allow(self->world_size + STRANGERS_MAX + 64);
+    (void)open_files_allow(self->world_size + PENDING_MAX + 64);
     for (uint32_t i = 0; i < self->world_size; i++)
         hub.members[i].fd = -1;
     hub.members[0].is_here = true;

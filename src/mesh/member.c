@@ -96,11 +96,11 @@ static void sum_run(const struct self *self, const struct order *order,
     told_print(&line);
 }
 
-static void attempts_tell(const struct self *self, const struct trial *trial)
+static void attempts_tell(const struct self *self, const struct address_scan *scan)
 {
     cleanup_buf struct buf lines = BUF_INIT;
-    for (size_t i = 0; i < trial->n; i++) {
-        const struct attempt *attempt = &trial->attempts[i];
+    for (size_t i = 0; i < scan->n; i++) {
+        const struct attempt *attempt = &scan->attempts[i];
         struct address_told told = {
             .from = self->rank, .to = attempt->target.rank, .state = attempt->state};
         snprintf(told.address, sizeof(told.address), "%s", attempt->target.address);
@@ -113,17 +113,17 @@ static void attempts_tell(const struct self *self, const struct trial *trial)
 
 static void addresses_run(const struct self *self, const struct order *order)
 {
-    struct trial trial = {.listener = self->listener,
-                          .token = self->token,
-                          .self = self->rank,
-                          .round = order->round};
+    struct address_scan scan = {.listener = self->listener,
+                                .token = self->token,
+                                .self = self->rank,
+                                .round = order->round};
     struct str rest = order->targets;
     cleanup_free struct attempt *attempts = xcalloc(TARGETS_MAX, sizeof(*attempts));
-    trial.attempts = attempts;
-    while (trial.n < TARGETS_MAX && target_next(&rest, &attempts[trial.n].target))
-        trial.n++;
-    addresses_try(&trial);
-    attempts_tell(self, &trial);
+    scan.attempts = attempts;
+    while (scan.n < TARGETS_MAX && target_next(&rest, &attempts[scan.n].target))
+        scan.n++;
+    addresses_try(&scan);
+    attempts_tell(self, &scan);
 }
 
 bool order_run(const struct self *self, const struct order *order)

@@ -40,7 +40,7 @@ void remote_break(struct remote *remote, const struct frame *frame, const char *
 
 /* ---- loss ---- */
 
-static void lose(struct remote *remote, const struct err *why)
+static void remote_disconnect(struct remote *remote, const struct err *why)
 {
     if (remote->state == REMOTE_AWAY)
         return;
@@ -48,8 +48,8 @@ static void lose(struct remote *remote, const struct err *why)
     remote->may_be_tried |= why->code == ERR_DATA; /* bytes were changed on the way, perhaps once */
     link_break(&remote->link, why);
     remote->opts.handlers->lost(remote->opts.context, why);
-    remote_workers_lose(remote);
-    remote_files_lose(remote, false);
+    remote_workers_disconnect(remote);
+    remote_files_disconnect(remote, false);
     remote_end_transport(&remote->base, END_POLITELY);
 }
 
@@ -58,7 +58,7 @@ static void breakage_check(struct remote *remote)
     if (!link_is_broken(&remote->link)) /* called in each turn for each host */
         return;
     struct err why = remote->link.broken;
-    lose(remote, &why);
+    remote_disconnect(remote, &why);
 }
 
 /* ---- handshake ---- */
@@ -318,12 +318,12 @@ static void transport_gone(void *context, const struct worker_exit *exit)
     transport_epitaph(remote, exit, &why);
     remote->may_be_tried = !launcher_failure_lasts(worker_exit_status(exit), remote->last_line);
     node_release(steal_ptr(&remote->transport));
-    lose(remote, &why);
+    remote_disconnect(remote, &why);
 }
 
 static void transport_failed(void *context, const struct err *why)
 {
-    lose(context, why);
+    remote_disconnect(context, why);
 }
 
 static const struct worker_handlers transport_handlers = {.output = transport_output,
@@ -456,7 +456,7 @@ static void remote_flush(struct node *node)
 
 void remote_give_up(struct node *node)
 {
-    remote_files_lose((struct remote *)node, true);
+    remote_files_disconnect((struct remote *)node, true);
 }
 
 static void remote_tick(struct node *node)

@@ -395,7 +395,7 @@ void remote_files_return(struct remote *remote)
     fetches_start(remote);
 }
 
-void remote_files_lose(struct remote *remote, bool is_final)
+void remote_files_disconnect(struct remote *remote, bool is_final)
 {
     bool is_up = remote->state == REMOTE_UP;
     for (struct remote_files *f = remote->files; f; f = f->next) {

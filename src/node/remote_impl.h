@@ -126,7 +126,7 @@ void remote_worker_tick(struct remote_worker *worker);
 /* The link takes data again. */
 void remote_workers_resume(struct remote *remote);
 /* The connection is lost, and with it all workers. */
-void remote_workers_lose(struct remote *remote);
+void remote_workers_disconnect(struct remote *remote);
 
 /* ---- remote_files.c ---- */
 
@@ -141,5 +141,5 @@ void remote_files_resume(struct remote *remote);
 /* There is a connection again: goes on with files that were on their way. */
 void remote_files_return(struct remote *remote);
 /* The connection is lost, or is_final: it is being ended. Transfers wait for another connection, unless is_final. */
-void remote_files_lose(struct remote *remote, bool is_final);
+void remote_files_disconnect(struct remote *remote, bool is_final);
 void remote_files_free(struct remote *remote);

@@ -455,7 +455,7 @@ void remote_workers_resume(struct remote *remote)
     }
 }
 
-void remote_workers_lose(struct remote *remote)
+void remote_workers_disconnect(struct remote *remote)
 {
     for (uint32_t id = 0; id < remote->n_ids; id++) {
         struct remote_worker *w = remote->workers[id];

@@ -65,7 +65,7 @@ static void group_read(const char *group, struct cgroup_facts *out)
         quota_take(out, pair.first, period.first);
 }
 
-/* From <mount>/<path> upwards to the mount itself. */
+/* Reads each group from <mount>/<path> up to the mount itself. */
 static void hierarchy_read(const char *mount, const char *path, struct cgroup_facts *out)
 {
     cleanup_free char *below = xstrdup(path);
@@ -79,7 +79,10 @@ static void hierarchy_read(const char *mount, const char *path, struct cgroup_fa
     }
 }
 
-/* "4:memory:/a/b", "1:cpu,cpuacct:/", "0::/user.slice/…": one of the hierarchies. */
+/*
+ * Reads one hierarchy. A line is "4:memory:/a/b", "1:cpu,cpuacct:/", or "0::/user.slice/…" for
+ * version 2.
+ */
 static void line_read(const char *mounts, struct str line, struct cgroup_facts *out)
 {
     struct str number, names, name;

@@ -24,7 +24,7 @@
 #include "proc/proctree.h"
 
 enum {
-    GUARD_LOOKS_MAX = 40, /* ten milliseconds */
+    GUARD_LOOKS_MAX = 40, /* with the pauses: ten milliseconds */
     GUARD_PAUSE_NS = 250000,
     WAIT_FIRST_MS = 1,
     WAIT_LAST_MS = 50

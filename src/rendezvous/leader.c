@@ -13,8 +13,8 @@
 
 enum {
     BACKLOG = 1024,
-    STRANGERS_MAX = 64,
-    CROWD_MS = 1000, /* while there are so many, this is how long each of them has */
+    PENDING_MAX = 64, /* connections in the handshake */
+    CROWD_MS = 1000,  /* the time that each of them has while there are so many */
     TENTATIVE_MS = 5000,
     TENTATIVE_LOOK_NS = 50000000,
     LEADER_NODE = 0
@@ -39,7 +39,7 @@ static void accept_one(struct rendezvous *r, uv_stream_t *listener)
     struct peer *peer = peer_new(r, PEER_GREETS);
     struct address address = {0};
     int len = sizeof(address);
-    r->leader.n_strangers++;
+    r->leader.n_pending++;
     int flaw = uv_accept(listener, (uv_stream_t *)&peer->tcp);
     if (flaw == 0)
         flaw = uv_tcp_getpeername(&peer->tcp, &address.any, &len);
@@ -60,7 +60,7 @@ static void on_connection(uv_stream_t *listener, int status)
     size_t number = (size_t)((uv_tcp_t *)listener - r->leader.listeners.at);
     if (status < 0)
         rendezvous_warn(r, "a connection could not be taken: %s", errno_text(-status));
-    else if (r->leader.n_strangers < STRANGERS_MAX)
+    else if (r->leader.n_pending < PENDING_MAX)
         accept_one(r, listener);
     else
         r->leader.listeners.has_waiting[number] = true;
@@ -69,20 +69,20 @@ static void on_connection(uv_stream_t *listener, int status)
 static void waiting_accept(struct rendezvous *r)
 {
     for (size_t i = 0; i < r->leader.listeners.len && !r->is_closed; i++)
-        if (r->leader.listeners.has_waiting[i] && r->leader.n_strangers < STRANGERS_MAX) {
+        if (r->leader.listeners.has_waiting[i] && r->leader.n_pending < PENDING_MAX) {
             r->leader.listeners.has_waiting[i] = false;
             accept_one(r, (uv_stream_t *)&r->leader.listeners.at[i]);
         }
 }
 
-/* Strangers who say nothing must not keep others out. */
+/* Connections that never finish the handshake must not keep others out. */
 static void leader_tick(struct rendezvous *r)
 {
-    for (struct peer *peer = r->peers; peer && r->leader.n_strangers >= STRANGERS_MAX;
+    for (struct peer *peer = r->peers; peer && r->leader.n_pending >= PENDING_MAX;
          peer = peer->next) {
         if (peer->state != PEER_MEMBER && r->now_ms - peer->begin_ms > CROWD_MS)
-            peer_break(peer, ERR_UNAVAILABLE, "it did not say in time who it is, as %d others",
-                       STRANGERS_MAX - 1);
+            peer_break(peer, ERR_UNAVAILABLE,
+                       "it did not say in time who it is; %d others have not yet", PENDING_MAX - 1);
         peer_check(peer);
     }
 }
@@ -233,7 +233,7 @@ static void member_take(struct peer *peer, const struct rendezvous_member *membe
     welcome_send(peer);
     peer_welcome(peer, r->opts.silence_limit_ms);
     r->leader.members[member->node] = peer;
-    r->leader.n_strangers--;
+    r->leader.n_pending--;
     waiting_accept(r);
     r->opts.handlers->joined(r->opts.context, &peer->member);
 }
@@ -345,14 +345,14 @@ static const struct peer_step steps[] = {{PEER_GREETS, FRAME_GANG_JOIN, take_joi
 static void leader_ended(struct peer *peer)
 {
     struct rendezvous *r = peer->rendezvous;
-    bool was_stranger = peer->member.node == LEADER_NODE; /* no member has this number */
+    bool was_pending = peer->member.node == LEADER_NODE; /* no member has this number */
     if (peer->state == PEER_MEMBER)
         member_leave(peer);
     else if (peer->state == PEER_GREETS)
         rendezvous_warn(r, "a connection from %s came to nothing: %s", peer->address,
                         peer->link.broken.text);
-    if (was_stranger)
-        r->leader.n_strangers--;
+    if (was_pending)
+        r->leader.n_pending--;
     waiting_accept(r);
 }
 

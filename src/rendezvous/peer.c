@@ -9,12 +9,12 @@
 
 enum {
     READ_BYTES = 64 * 1024,
-    STRANGER_READ_BYTES = 2 * 1024,
+    PENDING_READ_BYTES = 2 * 1024,
     WRITE_BYTES = 64 * 1024,
     KEEP_ALIVE_S = 60,
     BACKLOG_BYTES =
         64 << 20, /* that a member has not taken; all exits of a follower's ranks need less */
-    STRANGER_BACKLOG_BYTES = 4 * 1024,
+    PENDING_BACKLOG_BYTES = 4 * 1024,
     NOISE_SHOWN_BYTES = 40
 };
 
@@ -86,13 +86,13 @@ static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
     static char scratch[READ_BYTES];
     const struct peer *peer = handle->data;
     (void)suggested;
-    *out = uv_buf_init(scratch, peer->state == PEER_MEMBER ? READ_BYTES : STRANGER_READ_BYTES);
+    *out = uv_buf_init(scratch, peer->state == PEER_MEMBER ? READ_BYTES : PENDING_READ_BYTES);
 }
 
 /* A peer that asks and does not listen must not fill the memory with answers. */
 static void backlog_check(struct peer *peer)
 {
-    size_t max = peer->state == PEER_MEMBER ? BACKLOG_BYTES : STRANGER_BACKLOG_BYTES;
+    size_t max = peer->state == PEER_MEMBER ? BACKLOG_BYTES : PENDING_BACKLOG_BYTES;
     if (peer->link.out.len - peer->link.n_sent > max)
         peer_break(peer, ERR_UNAVAILABLE, "it does not take what it is sent");
 }
@@ -164,7 +164,7 @@ struct peer *peer_new(struct rendezvous *r, enum peer_state state)
     peer->tcp.data = peer;
     link_begin(&peer->link, &link_handlers, peer, GREETING_MS, peer->begin_ms);
     peer->link.reader.is_strict = true;
-    peer->link.reader.body_max = STRANGER_BODY_MAX;
+    peer->link.reader.body_max = PENDING_BODY_MAX;
     if (r->peers)
         r->peers->link_of = &peer->next;
     r->peers = peer;

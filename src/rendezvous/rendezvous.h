@@ -118,9 +118,11 @@ struct rendezvous_handlers {
     void (*failed)(void *context, const struct err *why);
 
     /* ---- of both ---- */
-    /* Worth a line of the log: a stranger at the port, another token, why the leader cannot be had yet. The same text does
-     * not come twice in a row, and there are at most a few in a second. Also called from within rendezvous_lead() and
-     * rendezvous_meet(), which may have to wait. */
+    /*
+     * Worth a line of the log: another program at the port, another token, why the leader cannot be
+     * had yet. The same text does not come twice in a row, and there are at most a few in a second.
+     * Also called from within rendezvous_lead() and rendezvous_meet(), which may have to wait.
+     */
     void (*warned)(void *context, const char *text);
 };
 

@@ -13,8 +13,8 @@
 #include "rendezvous/message.h"
 
 enum {
-    GREETING_MS = 10000,      /* for the handshake of a connection */
-    STRANGER_BODY_MAX = 1024, /* of a frame before the handshake is done */
+    GREETING_MS = 10000,     /* for the handshake of a connection */
+    PENDING_BODY_MAX = 1024, /* of a frame before the handshake is done */
     LISTENERS_MAX = ADDRESSES_MAX,
     WARN_TEXT_MAX = 512
 };
@@ -72,7 +72,7 @@ struct leader {
         size_t len;
     } listeners;
     uint16_t port;
-    size_t n_strangers;
+    size_t n_pending;      /* connections in the handshake */
     struct peer **members; /* [n_nodes_max], by number; NULL: free */
 };
 

@@ -176,7 +176,7 @@ static int wishes_check(const struct map_request *r, struct err *err)
         return fail(err, ERR_USAGE, "%s is about files of tensors%s, and no output is one", option,
                     is_rule ? ", and of one JSON object each (.json)" : " (.pt)");
     if (r->merge.is_renumbered && !r->merge.id_field)
-        return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
+        return fail(err, ERR_USAGE, "--renumber changes the ids that --id names; give --id too");
     if (r->merge.referred.len > 0 && first != TENSOR_TORCH)
         return fail(err, ERR_USAGE, "--renumber-path is about the .pt file of -o, and %s is none",
                     r->out_path ? r->out_path : "it");

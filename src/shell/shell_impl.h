@@ -20,10 +20,10 @@ struct given_answer {
 };
 
 /* Whether a signal came to this process, or to its front (proc/front.h). */
-enum signal_way {
+enum signal_source {
     SIGNAL_DIRECT,
-    SIGNAL_HANDED_ON,
-    SIGNAL_WAYS
+    SIGNAL_FORWARDED,
+    SIGNAL_SOURCES
 };
 
 struct shell_signals {
@@ -32,7 +32,7 @@ struct shell_signals {
     sigset_t more; /* handled as well; all zero: none */
     int front_fd;  /* the front's signals come from it; -1: no front */
     uv_poll_t front_poll;
-    unsigned n_ends[SIGNAL_WAYS];
+    unsigned n_ends[SIGNAL_SOURCES];
 };
 
 /* What to undo if the run cannot begin. */

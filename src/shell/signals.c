@@ -43,12 +43,12 @@ static void end_begin(struct shell *shell, int signal)
 
 /*
  * A signal that is sent to a process group, or to every process of a systemd unit, comes twice if there is a front:
- * directly, and handed on by the front. The larger of both counts is the number of signals.
+ * directly, and forwarded by the front. The larger of the two counts is the number of signals.
  */
-static void on_end_signal(struct shell *shell, int signal, enum signal_way way)
+static void on_end_signal(struct shell *shell, int signal, enum signal_source source)
 {
     unsigned n_before = MAX(shell->signals.n_ends[0], shell->signals.n_ends[1]);
-    if (++shell->signals.n_ends[way] <= n_before)
+    if (++shell->signals.n_ends[source] <= n_before)
         return;
     if (n_before == 0)
         end_begin(shell, signal);
@@ -56,12 +56,12 @@ static void on_end_signal(struct shell *shell, int signal, enum signal_way way)
         shell_stop(shell, STOP_KILL);
 }
 
-static void signal_take(struct shell *shell, int signal, enum signal_way way)
+static void signal_take(struct shell *shell, int signal, enum signal_source source)
 {
     bool (*ends_by)(void *, int) = shell->verb->ends_by;
     bool is_usual = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
     if (is_usual || (ends_by && ends_by(shell->context, signal)))
-        on_end_signal(shell, signal, way);
+        on_end_signal(shell, signal, source);
     else if (signal == SIGUSR1)
         shell_orders_check(shell);
 }
@@ -81,7 +81,7 @@ static void on_handed_on(uv_poll_t *poll, int status, int events)
     uint8_t number;
     (void)status, (void)events;
     while (read(shell->signals.front_fd, &number, 1) == 1)
-        signal_take(shell, number, SIGNAL_HANDED_ON);
+        signal_take(shell, number, SIGNAL_FORWARDED);
 }
 
 /* Without a front, or if its socket cannot be watched, signals come directly. */

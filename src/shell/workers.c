@@ -76,7 +76,10 @@ static void hosts_end(struct shell *shell)
         hosts_leave(shell->machines.hosts);
 }
 
-/* A verb whose workers have all ended may come here before what they leave is found, if their guards were killed. */
+/*
+ * If guards were killed, their workers may all have ended before the processes that these leave are
+ * found. Then they are ended here.
+ */
 void shell_close(struct shell *shell)
 {
     if (shell->machines.local && !shell->phase.is_reaped)
@@ -166,10 +169,9 @@ void shell_reap(struct shell *shell)
     hosts_end(shell);
     if (shell->machines.local)
         local_guards_end(shell->machines.local);
-    keeper_dismiss(
-        &shell->keeper); /* first: with another child the reaper would read all of /proc */
+    keeper_dismiss(&shell->keeper); /* first: while a child lives the reaper reads all of /proc */
     size_t left = reaper_finish(shell->reaper, REAP_MS);
-    shell->phase.is_reaped = true; /* what is left then is not waited for twice */
+    shell->phase.is_reaped = true; /* shell_close() does not wait again for what is left */
     if (left > 0)
         log_add(shell->log, LOG_ERROR, shell->verb->name,
                 "%zu processes of this run could not be ended", left);

@@ -182,7 +182,7 @@ static int list_take(struct reader *r, unsigned depth, struct gguf_value *value)
         rc = data_fail(r, "a list that is longer than the file");
     for (uint64_t i = 0; rc == 0 && i < n; i++)
         rc = value_take(r, type, depth, value);
-    value->n_values = n; /* lists within it left theirs */
+    value->n_values = n; /* a list within this one has set its own number */
     return rc;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Which way is faster: rounds in turn, speed-ups, and what may not be compared.
+# Which variant is faster: rounds in turn, speed-ups, and what may not be compared.
 load helpers
 
 # ./amdahl N: a tenth of a second that cannot be shared, then twelve items of 50 ms over N. Each start is a line of `starts`.

@@ -494,6 +494,17 @@ END
     [ "$("$MUSTER" status --json | jq -r .run)" = "$name" ]
 }
 
+@test "ls pads names by the columns that they take, not by their bytes" {
+    local name
+    seq 3 >in.txt
+    for name in 日本語 plain; do
+        map -q -g cpu:1 --run-dir "muster-runs/$name" --fresh in.txt -o "$name.txt" -- cat
+        ended_with 0
+    done
+    run "$MUSTER" ls
+    says "plain$(printf '%23s' '')  finished" "日本語$(printf '%22s' '')  finished"
+}
+
 # Bats' own folder lets nobody else in.
 open_folder() {
     OPEN_FOLDER=$(mktemp -d)

@@ -133,7 +133,7 @@ END
     printf 'jobs: {train: {run: "touch ran", devices: "*B200*"}}\n' >g.yaml
     graph -q g.yaml
     ended_with 2
-    [[ $stderr == *"train: no device is named so: '*B200*'; this run has 0 (Stand-in H200), 1 (Stand-in A100)"* ]]
+    [[ $stderr == *"train: this run has no device '*B200*'; it has 0 (Stand-in H200), 1 (Stand-in A100)"* ]]
     [ ! -e ran ] && [ ! -e muster-runs/latest ]
     printf 'jobs:\n  train: {run: "touch ran", devices: "*B200*"}\n  other: {run: "true"}\n' >g.yaml
     graph -q --only other g.yaml

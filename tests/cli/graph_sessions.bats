@@ -91,7 +91,7 @@ END
     [ "$(cat second)" = again ]
 }
 
-@test "an adopted job that was held before it ran again is no stranger in the next session" {
+@test "an adopted job that was held before it ran again is not taken for a foreign file in the next session" {
     make_and_use
     rm -r muster-runs effects
     graph g.yaml --adopt

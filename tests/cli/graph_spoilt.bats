@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What is looked at before a job starts. Files that jobs left and that others changed after their job had ended: nothing is
-# built on them, and everybody who asks is told.
+# Files of a job that others changed after it had ended. They are checked before a job that needs them starts: it does not
+# start, and the sentence, the status and the explanations say why.
 load helpers
 
 graph() { run --separate-stderr limited "$MUSTER" graph -q -g cpu:2 "$@"; }
@@ -21,7 +21,8 @@ graph_begin() {
     wait_for gate_runs
 }
 
-# With the jobs of stdin, behind one that leaves a folder: once the gate runs, who walks through that waits for `walked`.
+# The jobs of stdin come behind `make`, which leaves a folder. Once the gate runs, whoever reads this folder has to wait for
+# the file `walked`.
 slow_graph_begin() {
     [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
     cat >g.yaml <<'END'

@@ -79,11 +79,11 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     printf 'jobs:\n  a: {map: {input: in, output: out, worker: cat, detach: true}}\n' >g.yaml
     graph g.yaml
     ended_with 2
-    says "g.yaml:2:50: option '--detach' cannot be that of a job, which ends when its work is done"
+    says "g.yaml:2:50: option '--detach' cannot be given to a job: its command would end without the work being done; remove it"
     printf 'jobs:\n  a: {merge: {inputs: in, output: out, dry-run: true}}\n' >g.yaml
     graph g.yaml
     ended_with 2
-    says "g.yaml:2:40: option '--dry-run' cannot be that of a job"
+    says "g.yaml:2:40: option '--dry-run' cannot be given to a job"
     printf 'jobs:\n  a: {launch: {script: [train.py], max-restart: 3}}\n' >g.yaml
     graph --dry-run g.yaml # torchrun's beginnings of names
     ended_with 0
@@ -140,12 +140,12 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
 @test "an added job may not leave what another leaves, or what is there" {
     jobs_are "$gate"'
   a: {run: "mkdir -p d; echo a >d/a", out: d/a}'
-    echo mine >stranger
+    echo mine >foreign
     graph_begin g.yaml
     wait_for "$MUSTER" why gate
-    run "$MUSTER" add --out stranger -- sh -c 'echo 1 >stranger'
+    run "$MUSTER" add --out foreign -- sh -c 'echo 1 >foreign'
     ended_with 69
-    says "stranger is there, and no run of this graph has made it"
+    says "foreign is there, and no run of this graph has made it"
     run "$MUSTER" add --name b --out "$PWD/x/../d/./a" -- sh -c 'echo 1 >d/a'
     ended_with 69
     says "'a' leaves 'd/a' and 'b' leaves '$PWD/x/../d/./a' (line 4), which is the same file"
@@ -165,7 +165,7 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     ended_with 69
     says "'h' leaves 'linked/h' and 'i' leaves 'd/h', which is the same file"
     graph_end
-    [ "$(cat stranger)" = mine ]
+    [ "$(cat foreign)" = mine ]
     [ "$(cat e)" = 1 ]
     [ "$(query "SELECT count(*) FROM jobs WHERE state = 'done'")" -eq 4 ]
 }

@@ -130,7 +130,7 @@ reached() { sed -n 's/.*muster: epoch \([0-9]*\) of .*: loss.*/\1/p' log | tail 
     says "nonsense"
     alone "${SMALL[@]}" --epochs 3 -o none -g cpu:65
     ended_with 2
-    says "--gpus has 65 devices, and ranks start again on those that are left of 64 at most" "take fewer"
+    says "--gpus has 65 devices; ranks that start again on fewer (--gpus-min) can have 64 at most; take fewer"
     says_not "--nproc-per-node"
     alone "${SMALL[@]}" --epochs 0 -o none -g cpu:2
     ended_with 2

@@ -97,7 +97,7 @@ END
     ranks_are $'0/3 0,1,2 True\n1/3 0,1,2 True\n2/3 0,1,2 True'
     launch --config_file config.yaml --hosts one=0,two=2 --via env ./shows
     ended_with 2
-    [[ $stderr == *"with --hosts, --nproc-per-node says that of each"* ]]
+    [[ $stderr == *"cannot be used with --hosts; use --nproc-per-node, the number on each machine"* ]]
     launch --config_file config.yaml --hosts one=0,two=2 --via env --nproc-per-node 1 ./shows ACCELERATE_MIXED_PRECISION
     ranks_are $'0/2 bf16\n1/2 bf16'
     echo '{"distributed_type": "MULTI_CPU", "num_processes": 3, "use_cpu": true, "main_process_port": 0}' >config.json
@@ -226,9 +226,9 @@ END
         [ "$output" = "" ]
         [[ $stderr == *"$said"* ]]
     done <<'END'
---num_processes 3 --num_machines 2 --main_process_ip 127.0.0.1|--num_processes 3: so many ranks cannot be shared out evenly among 2 machines
---num_processes 4 --nnodes 1:2 --rdzv_backend c10d --rdzv_endpoint localhost:29496|with --nnodes 1:2 those are not known
---num_processes 2 --hosts one --via env|with --hosts, --nproc-per-node says that of each
+--num_processes 3 --num_machines 2 --main_process_ip 127.0.0.1|--num_processes 3 cannot be divided evenly among 2 machines; use --nproc-per-node
+--num_processes 4 --nnodes 1:2 --rdzv_backend c10d --rdzv_endpoint localhost:29496|with --nnodes 1:2 it is not known how many there are; use --nproc-per-node
+--num_processes 2 --hosts one --via env|--num_processes, the number of ranks on all machines, cannot be used with --hosts; use --nproc-per-node
 --num_machines 2 --hosts one --via env|--num_machines and --hosts exclude each other
 --num_machines 2 --num_processes 2|--main_process_ip is needed
 --num_machines 2 --main_process_ip ::1 --main_process_port 0|need a port that all of them know

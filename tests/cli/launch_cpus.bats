@@ -115,5 +115,5 @@ END
     OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2 \
         MASTER_ADDR=localhost MASTER_PORT=29499 launch --threads share ./shows
     ended_with 2
-    [[ $stderr == *"--threads share: which cores each of the 2 tasks on this machine has"* ]]
+    [[ $stderr == *"--threads share divides the cores among ranks that muster starts, and a launcher has started the 2 tasks on this machine; use --threads N"* ]]
 }

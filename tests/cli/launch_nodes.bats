@@ -350,7 +350,7 @@ END
     node_ended_with one 0
 }
 
-@test "strangers at the port disturb nobody" {
+@test "other programs at the port disturb nobody" {
     node zero $(static 2 0) --no-python true
     "$PYTHON" - "$PORT" <<'END'
 import socket, sys, time

@@ -75,7 +75,7 @@ refuses() {
     refuses 65 "a.csv has two columns 'x'" -- once.csv a.csv
     refuses 65 "a.csv has two columns 'x', and --union goes by the names" -- --union a.csv b.csv
     refuses 65 "b.csv has two columns 'x', and --union goes by the names" -- --union once.csv b.csv
-    refuses 65 "a.csv has two columns 'x', and records are to be known by one" -- --id x a.csv b.csv
+    refuses 65 "a.csv has two columns 'x', and --id needs one; give them different names" -- --id x a.csv b.csv
 }
 
 @test "CSV: a row with too few or too many fields is refused with its line" {
@@ -312,7 +312,8 @@ END
 @test "files of different formats are refused, unless the output's is named" {
     printf '{"id":1}\n' >a.jsonl
     printf 'id\n2\n' >b.csv
-    refuses 2 "a.jsonl is jsonl, b.csv is csv; --format-out" -- a.jsonl b.csv
+    refuses 2 "a.jsonl is jsonl, b.csv is csv; give --format-out, the format of the output, or --format" -- a.jsonl b.csv
+    refuses 2 "records of jsonl cannot be written as lines; give --format-out jsonl, json, csv or tsv" -- a.jsonl --format-out lines
     merge a.jsonl b.csv --format-out jsonl -o out
     ended_with 0
     printf '{"id":1}\n{"id":"2"}\n' >wanted
@@ -423,13 +424,18 @@ END
     refuses 65 "null.jsonl line 2: its 'id' is no text and no number: null" -- --id id null.jsonl
     refuses 65 "bare.jsonl line 1: not an object, so it has no 'id'" -- --id id bare.jsonl
     refuses 65 "a.csv line 2: its 'id' is empty" -- --id id a.csv
-    refuses 2 "b.csv has no column 'id'" -- --id id b.csv
+    refuses 2 "b.csv has no column 'id', which --id names" -- --id id b.csv
     refuses 65 "a.json element 2: not an object, so it has no 'id'" -- --id id a.json
 }
 
 @test "another number of records than expected is status 1" {
     printf 'a\nb\n' >a.txt
     refuses 1 "expected 3 records, found 2" -- --expect 3 a.txt
+    echo '{"a":1}' >a.json
+    refuses 1 "expected 3 records, but not every file has a member that counts its records, such as" -- --expect 3 a.json
+    merge a.txt
+    ended_with 2
+    says "-o is needed: the file for the result, or - for standard output"
     merge --expect 2 a.txt -o out.txt
     ended_with 0
 }
@@ -561,7 +567,7 @@ END
     echo a >a.txt
     merge a.txt
     ended_with 2
-    says "-o says where"
+    says "-o is needed: the file for the result"
     merge -o out.txt
     ended_with 2
     says "no files are named"
@@ -769,7 +775,7 @@ metadata() {
     echo a >a.txt
     refuses 65 "a.csv line 2: it has no 'q' to be scored by" -- --score y=q a.csv
     refuses 65 "nothing to score" -- --score y=p none.csv
-    refuses 65 "no record has '2' as its true label" -- --score y=p --positive 2 a.csv
+    refuses 65 "--positive: no record has '2' as its true label" -- --score y=p --positive 2 a.csv
     refuses 2 "expected two fields" -- --score y a.csv
     refuses 2 "a.txt holds lines, which have no fields" -- --score y=p a.txt
 }

@@ -835,7 +835,7 @@ refused() {
         refused "--union and --format-out are about records; o.pt is a file of tensors" --items 4 --union -o o.pt $run
         refused "--plain is about files of tensors (.pt), and no output is one" --items 4 --plain -o o.txt $run
         refused "'a=plus' is no rule" --items 4 --rule a=plus -o o.pt $run
-        refused "--renumber is about the ids of --id, which is missing" --items 4 --renumber -o o.pt $run
+        refused "--renumber changes the ids that --id names; give --id too" --items 4 --renumber -o o.pt $run
         refused "--renumber-path is about files of tensors (.pt), and no output is one" --items 4 --renumber-path a=b -o o.txt $run
     refused "--renumber-path is about the .pt file of -o, and o.txt is none" --items 4 --renumber-path a=b --also 'x{shard}.pt=y.pt' -o o.txt $run
     refused "--renumber-path 'a' is not PATH=REFERENCE" --items 4 --renumber-path a -o o.pt $run

@@ -149,7 +149,7 @@ END2
     PATH=$PWD/bin:$PATH
 }
 
-# Where sbatch takes $1 - 1 jobs behind others, and scancel none; one shard waits.
+# Submits an array where sbatch takes only $1 - 1 jobs with a dependency, and scancel fails; one shard waits.
 array_is_submitted() {
     local path=$PATH
     map_words --shards 8

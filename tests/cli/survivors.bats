@@ -184,25 +184,25 @@ secretive() {
 #!/bin/bash
 trap 'echo asked >>asked; sleep 0.5; echo tidy >>tidied; exit 0' TERM
 echo $$ >>pids
-env -i setsid sh -c 'echo $$ >>strangers; exec sleep 1000' &
+env -i setsid sh -c 'echo $$ >>unmarked; exec sleep 1000' &
 while read -r n; do echo "$n" >>seen; read -rt 0.05 <> <(:); echo "$n"; done
 END
     seq 100000 >in.txt
 }
 
-strangers_gone() {
+unmarked_gone() {
     local pid
     # shellcheck disable=SC2013
-    for pid in $(head -2 strangers); do ! kill -0 "$pid" 2>/dev/null || return 1; done
+    for pid in $(head -2 unmarked); do ! kill -0 "$pid" 2>/dev/null || return 1; done
 }
 
 @test "a child was there before muster: KILL to the guards leaves nothing of their workers" {
     secretive
     map_begin_after_sleep -g cpu:2 in.txt -o out.txt -- ./secretive
-    wait_for has_lines strangers 2
-    KEPT=$(cat strangers)
+    wait_for has_lines unmarked 2
+    KEPT=$(cat unmarked)
     kill -KILL "$(guard_of 1)" "$(guard_of 2)"
-    wait_for strangers_gone
+    wait_for unmarked_gone
     before_lives
     wait_for has_lines pids 3
     kill -TERM "$PID"
@@ -217,35 +217,35 @@ nobody_is_left_but_before() {
 @test "KILL to all guards of each and launch, which end by it, leaves nobody" {
     worker kin <<'END'
 #!/bin/sh
-env -i setsid sh -c 'echo $$ >>strangers; exec sleep 1000' &
+env -i setsid sh -c 'echo $$ >>unmarked; exec sleep 1000' &
 setsid sleep 1000 &
 echo $$ >>pids
 exec sleep 1000
 END
     local words
     for words in "each -g cpu:2 --" "launch -g cpu:2 --no-python"; do
-        rm -f strangers pids
+        rm -f unmarked pids
         # shellcheck disable=SC2086
         "$MUSTER" $words ./kin >said 2>&1 3>&- 4>&- &
         PID=$!
-        wait_for has_lines strangers 2
+        wait_for has_lines unmarked 2
         wait_for has_lines pids 2
-        KEPT="$KEPT $(tr '\n' ' ' <strangers)"
+        KEPT="$KEPT $(tr '\n' ' ' <unmarked)"
         kill -KILL $(guard_of 1) $(guard_of 2)
         map_end
         [ "$status" -ne 0 ]
         nobody_is_left
-        wait_for strangers_gone
+        wait_for unmarked_gone
     done
 }
 
 @test "a child was there before muster: KILL to muster leaves nothing but that child" {
     secretive
     map_begin_after_sleep -g cpu:2 --grace 300ms in.txt -o out.txt -- ./secretive
-    wait_for has_lines strangers 2
-    KEPT=$(cat strangers)
+    wait_for has_lines unmarked 2
+    KEPT=$(cat unmarked)
     kill -KILL "$PID"
-    wait_for strangers_gone
+    wait_for unmarked_gone
     before_lives
     wait_for nobody_is_left_but_before
 }

@@ -70,10 +70,10 @@ static void fuzz_labels(const char *path, struct str text, bool is_map)
     struct flaws flaws = {0};
     struct err err = {0};
     struct str label;
-    uint64_t n_strangers = 0;
+    uint64_t n_unknown = 0;
     name_index_number(&relations, STR("predicate:0"));
     name_index_number(&relations, STR("predicate:1"));
-    int rc = is_map ? labels_parse_edge_map(&labels, text, &relations, &n_strangers, &err)
+    int rc = is_map ? labels_parse_edge_map(&labels, text, &relations, &n_unknown, &err)
                     : labels_read_names(&labels, path, 3, true, &flaws, &err);
     check_rc(rc, &err);
     for (size_t i = 0; rc == 0 && i < 4; i++)

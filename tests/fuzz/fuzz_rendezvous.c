@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strangers at a leader's port, and in the place of a leader: whatever bytes and frames come, in whatever order, the owner
- * hears of members that come and go in their order, nobody is a member who does not know the token, and what a connection
- * takes stays bounded.
+ * Untrusted peers at a leader's port, and in the place of a leader: whatever bytes and frames come,
+ * in whatever order, the owner hears of members that come and go in their order, nobody is a member
+ * who does not know the token, and what a connection takes stays bounded.
  *
  * The input is a list of steps of up to three connections, over real sockets.
  */
@@ -19,7 +19,7 @@
 #include "rendezvous/rendezvous_impl.h"
 
 enum {
-    STRANGERS = 3,
+    CONNECTIONS = 3,
     STEPS_MAX = 200,
     NODES = 5,
     RANKS = 4
@@ -38,13 +38,13 @@ static struct {
     uint64_t later_ms;
 } end;
 
-static struct stranger {
+static struct connection {
     int fd; /* -1: not connected */
     struct wire_writer writer;
     struct buf heard; /* from the other end, all of it */
     struct buf said;  /* the bodies of the handshake */
     unsigned char nonce;
-} strangers[STRANGERS];
+} connections[CONNECTIONS];
 static int listener = -1;
 
 /* ---- what the owner hears ---- */
@@ -175,7 +175,7 @@ static void memory_check(void)
         ASSERT(peer->said.cap <= 8 * 1024);
         ASSERT(peer->link.out.len - peer->link.n_sent <= 128 * 1024);
     }
-    ASSERT(end.r->leader.n_strangers <= STRANGERS + 1);
+    ASSERT(end.r->leader.n_pending <= CONNECTIONS + 1);
 }
 
 static void turn(void)
@@ -187,7 +187,7 @@ static void turn(void)
     memory_check();
 }
 
-/* ---- strangers ---- */
+/* ---- untrusted peers ---- */
 
 static struct sockaddr_in here(uint16_t port)
 {
@@ -196,95 +196,96 @@ static struct sockaddr_in here(uint16_t port)
 }
 
 /* By a reset, which leaves no port in use. */
-static void stranger_leave(struct stranger *stranger)
+static void connection_leave(struct connection *connection)
 {
     const struct linger now = {.l_onoff = 1};
-    if (stranger->fd >= 0) {
-        setsockopt(stranger->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-        close(stranger->fd);
+    if (connection->fd >= 0) {
+        setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+        close(connection->fd);
     }
-    buf_release(&stranger->heard);
-    buf_release(&stranger->said);
-    *stranger = (struct stranger){.fd = -1};
+    buf_release(&connection->heard);
+    buf_release(&connection->said);
+    *connection = (struct connection){.fd = -1};
 }
 
-static void stranger_come(struct stranger *stranger)
+static void connection_come(struct connection *connection)
 {
-    stranger_leave(stranger);
+    connection_leave(connection);
     if (listener >= 0) {
-        stranger->fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        connection->fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         return;
     }
     const struct sockaddr_in at = here(rendezvous_port(end.r));
-    stranger->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ASSERT(stranger->fd >= 0);
-    if (connect(stranger->fd, (const struct sockaddr *)&at, sizeof(at)) != 0)
-        stranger_leave(stranger);
+    connection->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT(connection->fd >= 0);
+    if (connect(connection->fd, (const struct sockaddr *)&at, sizeof(at)) != 0)
+        connection_leave(connection);
 }
 
 /* Each frame arrives at once, and does not wait for an acknowledgement of the one before. */
-static void stranger_say(const struct stranger *stranger, struct str bytes)
+static void connection_say(const struct connection *connection, struct str bytes)
 {
     const int on = 1;
-    if (stranger->fd >= 0)
-        setsockopt(stranger->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (stranger->fd >= 0 && bytes.len > 0)
-        (void)!send(stranger->fd, bytes.at, bytes.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (connection->fd >= 0)
+        setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (connection->fd >= 0 && bytes.len > 0)
+        (void)!send(connection->fd, bytes.at, bytes.len, MSG_NOSIGNAL | MSG_DONTWAIT);
     turn();
 }
 
-static void stranger_hear(struct stranger *stranger)
+static void connection_hear(struct connection *connection)
 {
     char bytes[8192];
-    ssize_t got = stranger->fd >= 0 ? recv(stranger->fd, bytes, sizeof(bytes), MSG_DONTWAIT) : -1;
+    ssize_t got =
+        connection->fd >= 0 ? recv(connection->fd, bytes, sizeof(bytes), MSG_DONTWAIT) : -1;
     if (got > 0)
-        buf_add(&stranger->heard, bytes, (size_t)got);
+        buf_add(&connection->heard, bytes, (size_t)got);
 }
 
-static void frame_say(struct stranger *stranger, enum frame_type type, struct str body)
+static void frame_say(struct connection *connection, enum frame_type type, struct str body)
 {
     cleanup_buf struct buf out = BUF_INIT;
     if (body.len > wire_body_max(type))
         body.len = wire_body_max(type);
-    wire_add(&stranger->writer, &out, &(struct frame){type, 0, WIRE_NO_WORKER, body});
-    stranger_say(stranger, buf_str(&out));
+    wire_add(&connection->writer, &out, &(struct frame){type, 0, WIRE_NO_WORKER, body});
+    connection_say(connection, buf_str(&out));
 }
 
-static void preamble_say(struct stranger *stranger)
+static void preamble_say(struct connection *connection)
 {
     cleanup_buf struct buf out = BUF_INIT;
-    wire_begin(&stranger->writer, &out);
-    stranger_say(stranger, buf_str(&out));
+    wire_begin(&connection->writer, &out);
+    connection_say(connection, buf_str(&out));
 }
 
 /* The body of the last frame of this type that was heard; at NULL: there was none. */
-static struct str heard_find(const struct stranger *stranger, enum frame_type type,
+static struct str heard_find(const struct connection *connection, enum frame_type type,
                              struct wire_reader *reader)
 {
     struct str found = {NULL, 0};
     struct err err = {0};
     struct frame frame;
-    wire_feed(reader, buf_str(&stranger->heard));
+    wire_feed(reader, buf_str(&connection->heard));
     while (wire_next(reader, &frame, &err) == WIRE_FRAME)
         if (frame.type == type)
             found = frame.body;
     return found;
 }
 
-static void proof_add(struct stranger *stranger, struct buf *body, enum proof_role role,
+static void proof_add(struct connection *connection, struct buf *body, enum proof_role role,
                       unsigned choice)
 {
     struct str token = choice % 8 == 0 ? wrong_token : choice % 8 == 1 ? STR("") : right_token;
     const struct proof_key key = proof_key_of(token);
     struct wire_body out = wire_body_to(body);
-    buf_add_str(&stranger->said, buf_str(body));
-    struct proof proof = proof_make(&key, role, buf_str(&stranger->said));
+    buf_add_str(&connection->said, buf_str(body));
+    struct proof proof = proof_make(&key, role, buf_str(&connection->said));
     end.is_proven |= str_equal(token, right_token);
     message_proof(&out, &proof);
 }
 
 /* As a follower does that knows the protocol. */
-static void join_say(struct stranger *stranger, struct str *input)
+static void join_say(struct connection *connection, struct str *input)
 {
     unsigned choice = fuzz_choice(input), node = fuzz_choice(input), ranks = fuzz_choice(input);
     struct wire_reader reader = {0};
@@ -294,43 +295,43 @@ static void join_say(struct stranger *stranger, struct str *input)
         .version = {choice & 64 ? 2 : RENDEZVOUS_PROTOCOL, "1"},
         .member = {node % 8 == 7 ? RENDEZVOUS_ANY_NODE : node % 8, ranks % 8, "host"}};
     snprintf(join.run_id, RUN_ID_MAX, "%s", choice & 32 ? "other" : "run");
-    stranger_hear(stranger);
-    struct str challenge = heard_find(stranger, FRAME_GANG_CHALLENGE, &reader);
+    connection_hear(connection);
+    struct str challenge = heard_find(connection, FRAME_GANG_CHALLENGE, &reader);
     if (challenge.at)
-        buf_add_str(&stranger->said, challenge);
+        buf_add_str(&connection->said, challenge);
     message_join(&body, &join);
-    proof_add(stranger, &out, PROOF_OF_FOLLOWER, choice);
-    frame_say(stranger, FRAME_GANG_JOIN, buf_str(&out));
+    proof_add(connection, &out, PROOF_OF_FOLLOWER, choice);
+    frame_say(connection, FRAME_GANG_JOIN, buf_str(&out));
     wire_reader_release(&reader);
 }
 
 /* As a leader does. */
-static void challenge_say(struct stranger *stranger, struct str *input)
+static void challenge_say(struct connection *connection, struct str *input)
 {
     unsigned choice = fuzz_choice(input);
     cleanup_buf struct buf out = BUF_INIT;
     struct wire_body body = wire_body_to(&out);
     struct message_challenge challenge = {{choice % 16 == 0 ? 2 : RENDEZVOUS_PROTOCOL, "1"}, "n"};
     message_challenge(&body, &challenge);
-    buf_add_str(&stranger->said, buf_str(&out));
-    frame_say(stranger, FRAME_GANG_CHALLENGE, buf_str(&out));
+    buf_add_str(&connection->said, buf_str(&out));
+    frame_say(connection, FRAME_GANG_CHALLENGE, buf_str(&out));
 }
 
-static void welcome_say(struct stranger *stranger, struct str *input)
+static void welcome_say(struct connection *connection, struct str *input)
 {
     unsigned choice = fuzz_choice(input), node = fuzz_choice(input);
     struct wire_reader reader = {0};
     cleanup_buf struct buf out = BUF_INIT;
     struct wire_body body = wire_body_to(&out);
     struct message_welcome welcome = {node, 1000};
-    stranger_hear(stranger);
-    struct str join = heard_find(stranger, FRAME_GANG_JOIN, &reader);
+    connection_hear(connection);
+    struct str join = heard_find(connection, FRAME_GANG_JOIN, &reader);
     size_t n_proof = end.token.len > 0 ? 1 + PROOF_BYTES : 1;
     if (join.at && join.len > n_proof)
-        buf_add(&stranger->said, join.at, join.len - n_proof);
+        buf_add(&connection->said, join.at, join.len - n_proof);
     message_welcome(&body, &welcome);
-    proof_add(stranger, &out, PROOF_OF_LEADER, choice);
-    frame_say(stranger, FRAME_GANG_WELCOME, buf_str(&out));
+    proof_add(connection, &out, PROOF_OF_LEADER, choice);
+    frame_say(connection, FRAME_GANG_WELCOME, buf_str(&out));
     wire_reader_release(&reader);
 }
 
@@ -383,32 +384,32 @@ static void time_pass(struct str *input)
 static void step(struct str *input)
 {
     unsigned first = fuzz_choice(input);
-    struct stranger *stranger = &strangers[first / 16 % STRANGERS];
+    struct connection *connection = &connections[first / 16 % CONNECTIONS];
     switch (first % 16) {
     case 0:
     case 1:
-        stranger_come(stranger);
+        connection_come(connection);
         break;
     case 2:
-        stranger_leave(stranger);
+        connection_leave(connection);
         break;
     case 3:
     case 4:
-        preamble_say(stranger);
+        preamble_say(connection);
         break;
     case 5:
-        stranger_say(stranger, bytes_take(input, fuzz_choice(input)));
+        connection_say(connection, bytes_take(input, fuzz_choice(input)));
         break;
     case 6:
     case 7:
     case 8:
-        join_say(stranger, input);
+        join_say(connection, input);
         break;
     case 9:
-        challenge_say(stranger, input);
+        challenge_say(connection, input);
         break;
     case 10:
-        welcome_say(stranger, input);
+        welcome_say(connection, input);
         break;
     case 11:
         order(input);
@@ -418,7 +419,7 @@ static void step(struct str *input)
         break;
     default: {
         enum frame_type type = fuzz_choice(input) % FRAME_TYPES_COUNT;
-        frame_say(stranger, type, bytes_take(input, fuzz_choice(input)));
+        frame_say(connection, type, bytes_take(input, fuzz_choice(input)));
     }
     }
     turn();
@@ -458,15 +459,15 @@ static void begin(unsigned choice)
 int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str input = {(const char *)data, MIN(size, (size_t)4096)};
-    for (unsigned i = 0; i < STRANGERS; i++)
-        strangers[i] = (struct stranger){.fd = -1};
+    for (unsigned i = 0; i < CONNECTIONS; i++)
+        connections[i] = (struct connection){.fd = -1};
     signal(SIGPIPE, SIG_IGN);
     begin(fuzz_choice(&input));
     turn();
     for (unsigned i = 0; input.len > 0 && i < STEPS_MAX; i++)
         step(&input);
-    for (unsigned i = 0; i < STRANGERS; i++)
-        stranger_leave(&strangers[i]);
+    for (unsigned i = 0; i < CONNECTIONS; i++)
+        connection_leave(&connections[i]);
     turn();
     rendezvous_close(end.r);
     fd_close(&listener);

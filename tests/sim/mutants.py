@@ -355,10 +355,10 @@ DAG = {
     "a heap forgets the last of an odd number": (
         "dag_ready.c", "        if (second != NONE)\n            dag->jobs.at[second].next = NONE;\n",
         "        if (second == NONE && pairs != NONE)\n            break;\n        if (second != NONE)\n            dag->jobs.at[second].next = NONE;\n"),
-    "a job that was set aside is forgotten": (
-        "dag_ready.c", "        dag->shapes.jobs_aside = dag->jobs.at[job].next;\n        heap_add(dag, job);\n",
-        "        dag->shapes.jobs_aside = NONE;\n        heap_add(dag, job);\n"),
-    "what takes longer is set aside with what takes less": (
+    "a job that was skipped is forgotten": (
+        "dag_ready.c", "        dag->shapes.skipped_jobs = dag->jobs.at[job].next;\n        heap_add(dag, job);\n",
+        "        dag->shapes.skipped_jobs = NONE;\n        heap_add(dag, job);\n"),
+    "what takes longer is skipped with what takes less": (
         "dag_ready.c", "fits ? (uint16_t)(1u << lane_of(&dag->jobs.at[job])) : UINT16_MAX", "UINT16_MAX"),
 }
 
@@ -421,8 +421,8 @@ HOSTS = {
 PROTOCOL = {
     "the ends of workers are told before the loss of their host": (
         "node/remote.c",
-        "    remote->opts.handlers->lost(remote->opts.context, why);\n    remote_workers_lose(remote);\n",
-        "    remote_workers_lose(remote);\n    remote->opts.handlers->lost(remote->opts.context, why);\n"),
+        "    remote->opts.handlers->lost(remote->opts.context, why);\n    remote_workers_disconnect(remote);\n",
+        "    remote_workers_disconnect(remote);\n    remote->opts.handlers->lost(remote->opts.context, why);\n"),
     "a worker is gone before its output": (
         "agent/agent_worker.c", "    if (w->is_gone && !has_output(w))\n", "    if (w->is_gone)\n"),
     "a stream is closed before its output": (

@@ -135,7 +135,8 @@ static void job_moves(struct world *w, uint32_t job)
 {
     uint32_t place = world_below(w, 3);
     oracle_move(&w->oracle, job, place);
-    dag_move(w->dag, job, place);
+    bool has_moved = dag_move(w->dag, job, place);
+    ASSERT(has_moved);
 }
 
 static void job_exits(struct world *w, uint32_t job)

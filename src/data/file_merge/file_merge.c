@@ -53,13 +53,15 @@ static int out_format_settle(struct file_merge *merge, const char *output, struc
     if (merge->opts->out_format == OUT_AUTO && format == OUT_LINES)
         format = own;
     if (format == OUT_LINES && (own != OUT_LINES || !is_uniform(merge)))
-        return fail(err, ERR_USAGE, "records of %s do not become lines; jsonl, json, csv, tsv do",
-                    record_format_name(merge->format));
+        return fail(
+            err, ERR_USAGE,
+            "records of %s cannot be written as lines; give --format-out jsonl, json, csv or tsv",
+            record_format_name(merge->format));
     if (merge->is_metadata && format != OUT_JSON)
         return fail(
             err, ERR_USAGE,
-            "files of one JSON object each become one such file, json; if they have one value "
-            "a line, say --format jsonl");
+            "files of one JSON object each are merged into one such file, so the output is json; "
+            "if they have one value a line, give --format jsonl");
     merge->stats->out_format = format;
     return 0;
 }
@@ -151,9 +153,11 @@ static int expect_check(const struct file_merge *merge, struct err *err)
     if (expect == UINT64_MAX || expect == found)
         return 0;
     if (found == UINT64_MAX)
-        return fail(err, ERR_FAILED,
-                    "expected %lu records, and some file does not tell of how many it is (%s …)",
-                    expect, record_count_names[0]);
+        return fail(
+            err, ERR_FAILED,
+            "expected %lu records, but not every file has a member that counts its records, such "
+            "as %s",
+            expect, record_count_names[0]);
     return fail(err, ERR_FAILED, "expected %lu records, found %lu", expect, found);
 }
 

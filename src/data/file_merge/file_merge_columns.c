@@ -186,14 +186,14 @@ int file_merge_id_columns(struct file_merge *merge, struct err *err)
             continue;
         file->id_field = name_index_find(&file->names, str_of(merge->opts->id_field));
         if (file->id_field == NAME_NONE)
-            return fail(err, ERR_USAGE, "%s has no column '%s' to know its records by",
+            return fail(err, ERR_USAGE, "%s has no column '%s', which --id names",
                         file->head.input.name, merge->opts->id_field);
         for (size_t k = file->id_field + 1; k < file->header.n_fields; k++)
             if (str_equal(csv_field(&file->header, k), str_of(merge->opts->id_field)))
-                return fail(err, ERR_DATA,
-                            "%s has two columns '%s', and records are to be known by one; give "
-                            "them different names",
-                            file->head.input.name, merge->opts->id_field);
+                return fail(
+                    err, ERR_DATA,
+                    "%s has two columns '%s', and --id needs one; give them different names",
+                    file->head.input.name, merge->opts->id_field);
     }
     return 0;
 }

@@ -136,8 +136,8 @@ static int formats_settle(struct file_merge *merge, struct err *err)
             file->format = merge->format;
         if (file->format != merge->format && merge->opts->out_format == OUT_AUTO)
             return fail(err, ERR_USAGE,
-                        "%s is %s, %s is %s; --format-out says what both become, or --format what "
-                        "both are",
+                        "%s is %s, %s is %s; give --format-out, the format of the output, or "
+                        "--format, if both have the same format",
                         first->head.input.name, record_format_name(merge->format),
                         file->head.input.name, record_format_name(file->format));
     }

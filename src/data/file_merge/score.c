@@ -215,7 +215,8 @@ int score_check(struct score *score, struct err *err)
         return fail(err, ERR_DATA, "no record has a '%.*s', so there is nothing to score",
                     (int)score->opts.true_field.len, score->opts.true_field.at);
     return score->opts.positive && !positive_find(score)
-               ? fail(err, ERR_DATA, "no record has '%s' as its true label", score->opts.positive)
+               ? fail(err, ERR_DATA, "--positive: no record has '%s' as its true label",
+                      score->opts.positive)
                : 0;
 }
 

@@ -187,9 +187,7 @@ static void name_add(struct buf *out, struct str name, size_t width)
 {
     cleanup_buf struct buf shown = BUF_INIT;
     word_add(&shown, name.len > 0 ? name : STR("(empty)"));
-    size_t used = console_text_width(buf_str(&shown));
-    buf_add_str(out, buf_str(&shown));
-    buf_addf(out, "%*s", (int)(width - MIN(used, width)), "");
+    console_padded_add(out, buf_str(&shown), width);
 }
 
 static void rate_add(struct buf *out, struct rate rate)

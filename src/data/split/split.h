@@ -57,15 +57,14 @@ void split_list_release(struct split_list *list);
 struct split_target {
     const char *const *names; /* paths of all parts, sorted */
     const char *folder;       /* the folder of the parts; made if it does not exist */
-    /* Files in the folder that look like parts of this split and are not, from
-     * split_strangers_find(). */
-    struct split_list strangers;
+    /* Parts of an earlier split that look like parts of this one, from split_stale_find(). */
+    struct split_list stale;
     /*
      * The path from split_journal_name_new(): that file exists while parts get their names. NULL:
      * no journal.
      */
     const char *journal;
-    bool force; /* replace files that exist; remove strangers when the parts are in place */
+    bool force; /* replace files that exist; remove `stale` when the parts are in place */
     struct stop stop;
     void (*note)(void *context, const char *text); /* what was cleared up; NULL: not called */
     /* Called when all parts are on disk and about to be put in place. NULL: not called. */
@@ -74,8 +73,8 @@ struct split_target {
 };
 
 /*
- * May the parts be put at these paths? ERR_USAGE if a part or a stranger exists there, or a part is
- * the input itself.
+ * May the parts be put at these paths? ERR_USAGE if a part or a stale part exists there, or a part
+ * is the input itself.
  */
 MUST_CHECK int split_target_check(struct split *split, const struct split_target *target,
                                   struct err *err);
@@ -121,13 +120,12 @@ void split_names_release(struct split_names *names);
 char *split_name_new(const struct split_names *names, size_t number, size_t n_parts);
 char *split_journal_name_new(const struct split_names *names, size_t n_parts);
 /*
- * Finds `strangers`: files in the target's folder that are named like parts of this split but are
- * parts of another split, with more or fewer parts. A glob for the parts would match them too. Also
- * finds `leftovers` of a split that was killed: a folder that did not exist is called <name>.new
- * until all parts are in it, and so is each part if there are more parts than files can be open
- * (base/outfile.h).
+ * Finds `stale` parts: files in the target's folder that are named like parts of this split but are
+ * parts of an earlier one, with more or fewer parts. A glob for the parts would match them too.
+ * Also finds `leftovers` of a split that was killed: a folder that did not exist is called
+ * <name>.new until all parts are in it, and so is each part if there are more parts than files can
+ * be open (base/outfile.h).
  */
-MUST_CHECK int split_strangers_find(const struct split_names *names,
-                                    const struct split_target *target, size_t n_parts,
-                                    struct split_list *strangers, struct split_list *leftovers,
-                                    struct err *err);
+MUST_CHECK int split_stale_find(const struct split_names *names, const struct split_target *target,
+                                size_t n_parts, struct split_list *stale,
+                                struct split_list *leftovers, struct err *err);

@@ -247,9 +247,9 @@ static void folders_find(const char *folder, struct split_list *leftovers)
     list_sort(leftovers);
 }
 
-int split_strangers_find(const struct split_names *names, const struct split_target *target,
-                         size_t n_parts, struct split_list *strangers, struct split_list *leftovers,
-                         struct err *err)
+int split_stale_find(const struct split_names *names, const struct split_target *target,
+                     size_t n_parts, struct split_list *stale, struct split_list *leftovers,
+                     struct err *err)
 {
     cleanup_free char *before = expanded(names, names->before, n_parts);
     cleanup_free char *after = expanded(names, names->after, n_parts);
@@ -269,10 +269,10 @@ int split_strangers_find(const struct split_names *names, const struct split_tar
         size_t prefix = strlen(before) - begin.len;
         cleanup_free char *path = xasprintf("%.*s%s", (int)prefix, before, entry->d_name);
         if (!is_part || !is_of(target, n_parts, path))
-            list_add(is_part ? strangers : leftovers, steal_ptr(&path));
+            list_add(is_part ? stale : leftovers, steal_ptr(&path));
     }
     closedir(dir);
-    list_sort(strangers);
+    list_sort(stale);
     list_sort(leftovers);
     return 0;
 }

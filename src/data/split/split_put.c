@@ -31,8 +31,8 @@ static int name_check(const struct split_source *source, const struct split_targ
 }
 
 /* Refuses a file that would be taken for a part of this split, unless it may be removed. */
-static int stranger_check(const struct split_source *source, const struct split_target *target,
-                          const struct split_journal *journal, const char *name, struct err *err)
+static int stale_check(const struct split_source *source, const struct split_target *target,
+                       const struct split_journal *journal, const char *name, struct err *err)
 {
     struct stat st;
     bool is_there = stat(name, &st) == 0;
@@ -57,8 +57,8 @@ static int names_check(const struct split_source *source, const struct split_tar
     int rc = 0;
     for (size_t i = 0; i < source->n_parts && rc == 0; i++)
         rc = name_check(source, target, journal, i, err);
-    for (size_t i = 0; i < target->strangers.n_paths && rc == 0; i++)
-        rc = stranger_check(source, target, journal, target->strangers.paths[i], err);
+    for (size_t i = 0; i < target->stale.n_paths && rc == 0; i++)
+        rc = stale_check(source, target, journal, target->stale.paths[i], err);
     return rc;
 }
 
@@ -109,11 +109,11 @@ static int parts_write(struct put *put, struct err *err)
     return rc;
 }
 
-static int strangers_remove(const struct split_target *target, struct err *err)
+static int stale_remove(const struct split_target *target, struct err *err)
 {
-    for (size_t i = 0; i < target->strangers.n_paths; i++)
-        if (unlink(target->strangers.paths[i]) != 0 && errno != ENOENT)
-            return fail_errno(err, "remove %s", target->strangers.paths[i]);
+    for (size_t i = 0; i < target->stale.n_paths; i++)
+        if (unlink(target->stale.paths[i]) != 0 && errno != ENOENT)
+            return fail_errno(err, "remove %s", target->stale.paths[i]);
     return 0;
 }
 
@@ -155,7 +155,7 @@ static int parts_place_in_turn(struct put *put, struct err *err)
     for (size_t i = 0; i < n_placed && rc && !target->force; i++)
         unlink(target->names[i]);
     if (rc == 0)
-        rc = strangers_remove(target, err);
+        rc = stale_remove(target, err);
     return rc ? rc : split_journal_end(&put->journal, err);
 }
 

@@ -125,52 +125,52 @@ static int parts_read(struct merge_state *merge, struct err *err)
 /* ---- what no file may have ---- */
 
 /* The unknown callables of all files, each name once. */
-struct strangers {
+struct unknown_callables {
     struct buf names;
     size_t n_names;
     size_t part; /* the part that names the first of them */
     uint64_t at;
 };
 
-static void stranger_add(struct strangers *strangers, size_t part,
-                         const struct pickle_global *global)
+static void unknown_add(struct unknown_callables *unknown, size_t part,
+                        const struct pickle_global *global)
 {
     cleanup_buf struct buf name = BUF_INIT;
     buf_addf(&name, "%.*s.%.*s", (int)global->module.len, global->module.at, (int)global->name.len,
              global->name.at);
-    if (strangers->n_names > 0 && strstr(buf_text(&strangers->names), buf_text(&name)))
+    if (unknown->n_names > 0 && strstr(buf_text(&unknown->names), buf_text(&name)))
         return;
-    if (strangers->n_names == 0) {
-        strangers->part = part;
-        strangers->at = global->at;
+    if (unknown->n_names == 0) {
+        unknown->part = part;
+        unknown->at = global->at;
     }
-    if (strangers->n_names++ < CALLABLES_SHOWN)
-        buf_addf(&strangers->names, "%s%s", strangers->n_names > 1 ? ", " : "", buf_text(&name));
+    if (unknown->n_names++ < CALLABLES_SHOWN)
+        buf_addf(&unknown->names, "%s%s", unknown->n_names > 1 ? ", " : "", buf_text(&name));
 }
 
-static void strangers_list(const struct merge_state *merge, struct strangers *out)
+static void unknown_list(const struct merge_state *merge, struct unknown_callables *out)
 {
     for (size_t i = 0; i < merge->n_parts; i++) {
         const struct pickle *graph = torch_merge_graph(merge, i);
         for (size_t k = 0; k < graph->n_globals; k++)
             if (!graph->globals[k].known)
-                stranger_add(out, i, &graph->globals[k]);
+                unknown_add(out, i, &graph->globals[k]);
     }
 }
 
 int torch_merge_callables_check(const struct merge_state *merge, struct err *err)
 {
-    struct strangers strangers = {.names = BUF_INIT};
-    strangers_list(merge, &strangers);
-    cleanup_free char *names = buf_steal(&strangers.names);
-    const char *more = strangers.n_names > CALLABLES_SHOWN ? " and more" : "";
-    if (strangers.n_names == 0)
+    struct unknown_callables unknown = {.names = BUF_INIT};
+    unknown_list(merge, &unknown);
+    cleanup_free char *names = buf_steal(&unknown.names);
+    const char *more = unknown.n_names > CALLABLES_SHOWN ? " and more" : "";
+    if (unknown.n_names == 0)
         return 0;
     if (!merge->opts->pass_through)
         return fail(err, ERR_DATA,
                     "%s: byte %lu of its pickle names %s%s, which is no data: whoever loads it "
                     "runs it; --pass-through carries it over as it is",
-                    torch_merge_file_name(merge, strangers.part), strangers.at, names, more);
+                    torch_merge_file_name(merge, unknown.part), unknown.at, names, more);
     cleanup_free char *text =
         xasprintf("carried over as it is, and run by whoever loads it: %s%s", names, more);
     merge->opts->note(merge->opts->context, text);

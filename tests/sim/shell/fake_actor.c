@@ -164,7 +164,7 @@ static void item_through(void *context, uint64_t argument)
     w->state = ACTOR_WAITS;
     (is_filter() ? line_answer : message_answer)(w, item);
     if (is_filter() && chance(world.scene.rates.early_close))
-        fake_input_lose(w);
+        fake_input_close(w);
     actor_go(w);
 }
 

@@ -242,7 +242,7 @@ static void give_up(void *context, uint64_t argument)
     fake_die(w, 1, 0);
 }
 
-void fake_input_lose(struct fake_worker *w)
+void fake_input_close(struct fake_worker *w)
 {
     w->input_is_lost = true;
     after_ms(below(100), input_lost_tell, w, 0);

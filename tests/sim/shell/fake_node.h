@@ -71,7 +71,7 @@ void fake_print(struct fake_worker *w, enum worker_stream stream, struct str byt
 /* It ends now; what it printed is delivered, then it is told. */
 void fake_die(struct fake_worker *w, int exit_code, int exit_signal);
 /* It closes its end of its input, and lives on for a while. */
-void fake_input_lose(struct fake_worker *w);
+void fake_input_close(struct fake_worker *w);
 /* The stream that it takes its work from. */
 enum worker_stream fake_input(void);
 /* It takes what is in its pipe. */

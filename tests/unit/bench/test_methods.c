@@ -38,10 +38,10 @@ static void rows_check(const struct bench_request *request, uint32_t n_devices,
     struct buf out = BUF_INIT;
     struct err err = {0};
     int rc = methods_make(&b, &err);
-    rc = rc ? rc : ways_make(&b, n_devices, &err);
-    for (uint32_t i = 0; rc == 0 && i < b.n_ways; i++)
-        buf_addf(&out, "%s %u %lu;", b.methods[b.ways[i].method].name, b.ways[i].n_devices,
-                 b.ways[i].batch);
+    rc = rc ? rc : variants_make(&b, n_devices, &err);
+    for (uint32_t i = 0; rc == 0 && i < b.n_variants; i++)
+        buf_addf(&out, "%s %u %lu;", b.methods[b.variants[i].method].name, b.variants[i].n_devices,
+                 b.variants[i].batch);
     if (rc)
         buf_add_text(&out, err.text);
     if (!strstr(buf_text(&out), expected))

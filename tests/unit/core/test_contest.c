@@ -8,10 +8,10 @@
 #include "base/rng.h"
 #include "core/contest.h"
 
-static struct contest *contest_of(uint32_t n_ways, uint32_t rounds_max)
+static struct contest *contest_of(uint32_t n_variants, uint32_t rounds_max)
 {
     struct contest *c = contest_new(
-        &(struct contest_wish){.n_ways = n_ways, .rounds_max = rounds_max, .near = 0.02});
+        &(struct contest_wish){.n_variants = n_variants, .rounds_max = rounds_max, .near = 0.02});
     assert_non_null(c);
     return c;
 }
@@ -22,7 +22,7 @@ static void took(struct contest *c, double seconds)
         c, &(struct contest_run){.seconds = seconds, .figure = {1 / seconds, 1 / (seconds / 2)}});
 }
 
-/* Runs to the end; seconds of a run of each way by the number of runs before it. */
+/* Runs to the end; seconds of a run of each variant by the number of runs before it. */
 struct machine {
     double seconds[8];
     double drift;        /* added to every run's factor for each run before it */
@@ -31,7 +31,7 @@ struct machine {
     struct rng rng;
 };
 
-static enum contest_end play(struct contest *c, struct machine *machine, uint32_t n_ways)
+static enum contest_end play(struct contest *c, struct machine *machine, uint32_t n_variants)
 {
     for (uint32_t n = 0;; n++) {
         struct contest_step step = contest_next(c, 0);
@@ -39,41 +39,41 @@ static enum contest_end play(struct contest *c, struct machine *machine, uint32_
             return step.end;
         double factor = 1 + machine->drift * n;
         factor *= 1 + machine->noise * (2 * rng_unit(&machine->rng) - 1);
-        if (machine->round_factor > 0 && n / n_ways % 2 == 1)
+        if (machine->round_factor > 0 && n / n_variants % 2 == 1)
             factor *= machine->round_factor;
-        took(c, machine->seconds[step.way] * factor);
+        took(c, machine->seconds[step.variant] * factor);
     }
 }
 
-static void every_way_runs_once_a_round_and_two_rounds_mirror_each_other(void **state)
+static void every_variant_runs_once_a_round_and_two_rounds_mirror_each_other(void **state)
 {
     (void)state;
     enum {
-        WAYS = 5,
+        VARIANTS = 5,
         ROUNDS = 8
     };
-    struct contest *c = contest_of(WAYS, ROUNDS);
-    uint32_t order[ROUNDS][WAYS];
+    struct contest *c = contest_of(VARIANTS, ROUNDS);
+    uint32_t order[ROUNDS][VARIANTS];
     bool any_differs = false;
     for (uint32_t r = 0; r < ROUNDS; r++) {
         uint32_t seen = 0;
-        for (uint32_t i = 0; i < WAYS; i++) {
+        for (uint32_t i = 0; i < VARIANTS; i++) {
             struct contest_step step = contest_next(c, 0);
             assert_int_equal(step.end, CONTEST_GOES_ON);
-            assert_int_equal(contest_next(c, 0).way, step.way);
-            order[r][i] = step.way;
-            seen |= 1u << step.way;
+            assert_int_equal(contest_next(c, 0).variant, step.variant);
+            order[r][i] = step.variant;
+            seen |= 1u << step.variant;
             /* Too noisy to be settled. */
-            took(c, 1 + 3 * ((r + step.way) % 2));
+            took(c, 1 + 3 * ((r + step.variant) % 2));
         }
-        assert_int_equal(seen, (1 << WAYS) - 1);
+        assert_int_equal(seen, (1 << VARIANTS) - 1);
         assert_int_equal(contest_n_rounds(c), r);
     }
-    for (uint32_t i = 0; i < WAYS; i++)
+    for (uint32_t i = 0; i < VARIANTS; i++)
         assert_int_equal(order[0][i], i);
     for (uint32_t r = 0; r < ROUNDS; r += 2)
-        for (uint32_t i = 0; i < WAYS; i++)
-            assert_int_equal(order[r][i], order[r + 1][WAYS - 1 - i]);
+        for (uint32_t i = 0; i < VARIANTS; i++)
+            assert_int_equal(order[r][i], order[r + 1][VARIANTS - 1 - i]);
     for (uint32_t r = 2; r < ROUNDS; r += 2)
         any_differs = any_differs || memcmp(order[r], order[0], sizeof(order[0])) != 0;
     assert_true(any_differs);
@@ -112,15 +112,15 @@ static void a_round_that_went_wrong_does_not_hide_what_is_clear(void **state)
             assert_int_equal(step.end, CONTEST_CLEAR);
             break;
         }
-        /* In the second round the first way stands still for a minute. */
-        took(c, step.way == 0 ? (n / 2 == 1 ? 60 : 2) : 1);
+        /* In the second round the first variant stands still for a minute. */
+        took(c, step.variant == 0 ? (n / 2 == 1 ? 60 : 2) : 1);
     }
     assert_int_equal(contest_n_rounds(c), 8);
     assert_int_equal(contest_compare(c, 1, 0, CONTEST_WHOLE), CONTEST_FASTER);
     contest_free(c);
 }
 
-static void ways_that_are_alike_end_it_when_that_is_certain(void **state)
+static void variants_that_are_alike_end_it_when_that_is_certain(void **state)
 {
     (void)state;
     struct machine machine = {.seconds = {1, 1.001}, .noise = 0.005};
@@ -131,7 +131,7 @@ static void ways_that_are_alike_end_it_when_that_is_certain(void **state)
     contest_free(c);
 }
 
-static void one_way_needs_three_rounds_for_its_spread(void **state)
+static void one_variant_needs_three_rounds_for_its_spread(void **state)
 {
     (void)state;
     struct machine machine = {.seconds = {1}, .noise = 0.2};
@@ -146,7 +146,7 @@ static void all_rounds_are_run_if_that_is_wished(void **state)
     (void)state;
     struct machine machine = {.seconds = {4, 1}};
     struct contest *c = contest_new(
-        &(struct contest_wish){.n_ways = 2, .rounds_max = 9, .near = 0.02, .runs_all = true});
+        &(struct contest_wish){.n_variants = 2, .rounds_max = 9, .near = 0.02, .runs_all = true});
     assert_int_equal(play(c, &machine, 2), CONTEST_ROUNDS);
     assert_int_equal(contest_n_runs(c, 0), 9);
     contest_free(c);
@@ -175,8 +175,11 @@ static void a_drift_favours_nobody(void **state)
     contest_free(c);
 }
 
-/* How often it says that one of two equal ways is faster by more than nothing, over drawn noise. */
-static void equal_ways_are_rarely_told_apart(void **state)
+/*
+ * How often it says that one of two equal variants is faster by more than nothing, over drawn
+ * noise.
+ */
+static void equal_variants_are_rarely_told_apart(void **state)
 {
     (void)state;
     enum {
@@ -215,23 +218,23 @@ static void a_difference_of_a_tenth_is_found_in_that_noise(void **state)
         fail_msg("%u of %d", n_found, GAMES);
 }
 
-static void a_way_that_fails_is_out_and_has_no_ratio(void **state)
+static void a_variant_that_fails_is_out_and_has_no_ratio(void **state)
 {
     (void)state;
     struct contest *c = contest_of(3, 4);
-    uint32_t n_of_way[3] = {0};
+    uint32_t n_of_variant[3] = {0};
     for (;;) {
         struct contest_step step = contest_next(c, 0);
         if (step.end != CONTEST_GOES_ON)
             break;
-        n_of_way[step.way]++;
-        if (step.way == 1 && n_of_way[1] == 2)
+        n_of_variant[step.variant]++;
+        if (step.variant == 1 && n_of_variant[1] == 2)
             contest_took(c, &(struct contest_run){.outcome = CONTEST_OOM, .seconds = 1});
         else
-            took(c, step.way == 0 ? 2 + n_of_way[0] % 2 : 1);
+            took(c, step.variant == 0 ? 2 + n_of_variant[0] % 2 : 1);
     }
-    assert_int_equal(n_of_way[1], 2);
-    assert_int_equal(n_of_way[2], 4);
+    assert_int_equal(n_of_variant[1], 2);
+    assert_int_equal(n_of_variant[2], 4);
     assert_int_equal(contest_outcome(c, 1), CONTEST_OOM);
     assert_int_equal(contest_n_runs(c, 1), 1);
     assert_int_equal(contest_ratio(c, 1, 0, CONTEST_WHOLE).spread.n, 0);
@@ -241,13 +244,13 @@ static void a_way_that_fails_is_out_and_has_no_ratio(void **state)
     contest_free(c);
 }
 
-static void others_are_settled_without_the_first_way(void **state)
+static void others_are_settled_without_the_first_variant(void **state)
 {
     (void)state;
     struct machine machine = {.seconds = {1, 4, 1}};
     struct contest *c = contest_of(3, 20);
     uint32_t best = 9;
-    assert_int_equal(contest_next(c, 0).way, 0);
+    assert_int_equal(contest_next(c, 0).variant, 0);
     contest_took(c, &(struct contest_run){.outcome = CONTEST_FAILED});
     assert_int_equal(play(c, &machine, 3), CONTEST_CLEAR);
     assert_true(contest_best(c, &best));
@@ -268,12 +271,12 @@ static void what_is_alike_to_the_first_is_compared_with_the_best(void **state)
     contest_free(c);
 }
 
-static void a_way_without_figures_is_not_the_best(void **state)
+static void a_variant_without_figures_is_not_the_best(void **state)
 {
     (void)state;
     const double figures[] = {0, (double)INFINITY, (double)NAN};
     struct contest *c = contest_of(1, 4);
-    uint32_t way;
+    uint32_t variant;
     assert_int_equal(contest_deciding(c), CONTEST_WHOLE); /* nothing has run */
     for (uint32_t i = 0; i < countof(figures); i++) {
         assert_int_equal(contest_next(c, 0).end, CONTEST_GOES_ON);
@@ -281,7 +284,7 @@ static void a_way_without_figures_is_not_the_best(void **state)
     }
     assert_int_equal(contest_next(c, 0).end, CONTEST_CLEAR);
     assert_int_equal(contest_figure(c, 0, CONTEST_WHOLE).n, 0);
-    assert_false(contest_best(c, &way));
+    assert_false(contest_best(c, &variant));
     contest_free(c);
     contest_free(NULL);
 }
@@ -290,13 +293,13 @@ static void when_all_are_out_nothing_is_left(void **state)
 {
     (void)state;
     struct contest *c = contest_of(2, 4);
-    uint32_t way;
+    uint32_t variant;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(contest_next(c, 0).end, CONTEST_GOES_ON);
         contest_took(c, &(struct contest_run){.outcome = CONTEST_FAILED});
     }
     assert_int_equal(contest_next(c, 0).end, CONTEST_NOTHING);
-    assert_false(contest_best(c, &way));
+    assert_false(contest_best(c, &variant));
     assert_int_equal(contest_n_rounds(c), 0);
     contest_free(c);
 }
@@ -310,7 +313,7 @@ static void a_ratio_is_of_the_rounds_in_which_both_ran(void **state)
         contest_next(c, 0);
         took(c, seconds[i]);
     }
-    /* Interrupted here: way 1 ran twice, way 0 once. */
+    /* Interrupted here: variant 1 ran twice, variant 0 once. */
     assert_int_equal(contest_n_runs(c, 1), 2);
     struct contest_ratio ratio = contest_ratio(c, 1, 0, CONTEST_WHOLE);
     assert_int_equal(ratio.spread.n, 1);
@@ -326,7 +329,7 @@ static void runs_of_other_work_are_not_compared(void **state)
     struct contest *c = contest_of(3, 4);
     const uint64_t n_items[] = {100, 99, 0}; /* the last one does not tell */
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(contest_next(c, 0).way, i);
+        assert_int_equal(contest_next(c, 0).variant, i);
         contest_took(c,
                      &(struct contest_run){.seconds = 1, .figure = {1, 0}, .n_items = n_items[i]});
     }
@@ -378,10 +381,10 @@ static void no_run_begins_that_would_end_too_late(void **state)
 {
     (void)state;
     struct contest *c = contest_new(
-        &(struct contest_wish){.n_ways = 2, .rounds_max = 9, .near = 0.02, .seconds_max = 10});
+        &(struct contest_wish){.n_variants = 2, .rounds_max = 9, .near = 0.02, .seconds_max = 10});
     assert_int_equal(contest_next(c, 0).end, CONTEST_GOES_ON);
     took(c, 4);
-    /* Nothing is known of the second way, so it is tried. */
+    /* Nothing is known of the second variant, so it is tried. */
     assert_int_equal(contest_next(c, 9).end, CONTEST_GOES_ON);
     assert_int_equal(contest_next(c, 10).end, CONTEST_TIME);
     took(c, 1);
@@ -395,20 +398,20 @@ static void no_run_begins_that_would_end_too_late(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_runs_once_a_round_and_two_rounds_mirror_each_other),
+        cmocka_unit_test(every_variant_runs_once_a_round_and_two_rounds_mirror_each_other),
         cmocka_unit_test(clear_differences_end_it_after_three_rounds),
         cmocka_unit_test(a_round_that_went_wrong_does_not_hide_what_is_clear),
-        cmocka_unit_test(ways_that_are_alike_end_it_when_that_is_certain),
-        cmocka_unit_test(one_way_needs_three_rounds_for_its_spread),
+        cmocka_unit_test(variants_that_are_alike_end_it_when_that_is_certain),
+        cmocka_unit_test(one_variant_needs_three_rounds_for_its_spread),
         cmocka_unit_test(all_rounds_are_run_if_that_is_wished),
         cmocka_unit_test(what_slows_a_whole_round_is_not_in_the_ratio),
         cmocka_unit_test(a_drift_favours_nobody),
-        cmocka_unit_test(equal_ways_are_rarely_told_apart),
+        cmocka_unit_test(equal_variants_are_rarely_told_apart),
         cmocka_unit_test(a_difference_of_a_tenth_is_found_in_that_noise),
-        cmocka_unit_test(a_way_that_fails_is_out_and_has_no_ratio),
-        cmocka_unit_test(others_are_settled_without_the_first_way),
+        cmocka_unit_test(a_variant_that_fails_is_out_and_has_no_ratio),
+        cmocka_unit_test(others_are_settled_without_the_first_variant),
         cmocka_unit_test(what_is_alike_to_the_first_is_compared_with_the_best),
-        cmocka_unit_test(a_way_without_figures_is_not_the_best),
+        cmocka_unit_test(a_variant_without_figures_is_not_the_best),
         cmocka_unit_test(when_all_are_out_nothing_is_left),
         cmocka_unit_test(a_ratio_is_of_the_rounds_in_which_both_ran),
         cmocka_unit_test(runs_of_other_work_are_not_compared),

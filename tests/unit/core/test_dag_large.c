@@ -197,6 +197,23 @@ static void a_job_for_which_there_is_no_memory_is_not_added(void **state)
     scene_close(&scene);
 }
 
+/* Only the last of the places to which it is to move lacks its host. */
+static void a_job_for_whose_move_there_is_no_memory_keeps_its_place(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1));
+    uint32_t place = 1;
+    ADD(&scene, ONE);
+    fails_after = 0;
+    for (; place < DAG_PLACES_MAX && dag_move(scene.dag, 0, place); place++)
+        dag_allow(scene.dag, place, 0);
+    fails_after = UINT32_MAX;
+    assert_in_range(place, 2, DAG_PLACES_MAX - 1);
+    play(&scene, "tick 0", "0@0");
+    assert_true(dag_move(scene.dag, 0, place));
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +226,7 @@ int main(void)
         cmocka_unit_test(paths_of_many_jobs_are_worked_out_now_and_then),
         cmocka_unit_test(a_dag_for_which_there_is_no_memory),
         cmocka_unit_test(a_job_for_which_there_is_no_memory_is_not_added),
+        cmocka_unit_test(a_job_for_whose_move_there_is_no_memory_keeps_its_place),
     };
     return cmocka_run_group_tests_name("dag large", tests, NULL, NULL);
 }

@@ -225,7 +225,7 @@ static void edge_map_gives_relations_their_predicates(void **state)
     (void)state;
     cleanup_name_index struct name_index relations = NAME_INDEX_INIT;
     cleanup_labels struct labels labels = LABELS_INIT;
-    uint64_t n_strangers;
+    uint64_t n_unknown;
     struct str label;
     struct err err = {0};
     name_index_number(&relations, STR("predicate:0"));
@@ -234,17 +234,16 @@ static void edge_map_gives_relations_their_predicates(void **state)
         "{\"{\\\"qualifier\\\": \\\"x\\\", \\\"predicate\\\": \\\"biolink:tr\\u0065ats\\\"}\": \"predicate:1\","
         " \"no json\": \"predicate:0\", \"{\\\"predicate\\\": 3}\": \"predicate:0\","
         " \"{\\\"predicate\\\": \\\"a\\\"}\": \"predicate:9\", \"{}\": 5}";
-    assert_int_equal(labels_parse_edge_map(&labels, str_of(map), &relations, &n_strangers, &err),
-                     0);
-    assert_int_equal(n_strangers, 4);
+    assert_int_equal(labels_parse_edge_map(&labels, str_of(map), &relations, &n_unknown, &err), 0);
+    assert_int_equal(n_unknown, 4);
     assert_false(labels_get(&labels, 0, &label));
     assert_true(labels_get(&labels, 1, &label));
     assert_true(str_equal(label, STR("biolink:treats")));
     assert_false(labels_get(&labels, 2, &label));
     struct labels none = LABELS_INIT;
-    assert_int_equal(labels_parse_edge_map(&none, STR("[]"), &relations, &n_strangers, &err),
+    assert_int_equal(labels_parse_edge_map(&none, STR("[]"), &relations, &n_unknown, &err),
                      ERR_DATA);
-    assert_int_equal(labels_read_edge_map(&none, file("{\"a\": 1"), &relations, &n_strangers, &err),
+    assert_int_equal(labels_read_edge_map(&none, file("{\"a\": 1"), &relations, &n_unknown, &err),
                      ERR_DATA);
     assert_non_null(strstr(err.text, "x.tsv: expected a JSON object"));
 }

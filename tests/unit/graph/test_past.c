@@ -209,7 +209,7 @@ static void what_changed_runs_again_with_its_followers(void **state)
     }
 }
 
-/* A file at the place of b: a stranger's, or what an attempt left that was killed. */
+/* A file at the place of b: one of somebody else, or what an attempt left that was killed. */
 static void half_a_file_is_not_adopted(void **state)
 {
     for (int has_begun = 0; has_begun < 2; has_begun++)

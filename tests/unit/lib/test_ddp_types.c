@@ -24,7 +24,7 @@ static float half_widen(uint16_t half, bool is_brain)
     return is_brain ? md_from_bfloat16(half) : md_from_float16(half);
 }
 
-/* Any finite one, often near the largest. */
+/* A finite value of any size, often near the largest. */
 static uint16_t half_draw(uint32_t rank, size_t i, bool is_brain)
 {
     uint16_t bits = (uint16_t)mix64((uint64_t)rank * 100003 + i), top = is_brain ? 0x7f80 : 0x7c00;
@@ -32,7 +32,7 @@ static uint16_t half_draw(uint32_t rank, size_t i, bool is_brain)
     return i % 3 == 0 ? largest : (bits & top) == top ? bits & 0x83ff : bits;
 }
 
-/* In float32, in the order of the ranks, and rounded once. */
+/* The mean: in float32, in the order of the ranks, and rounded once. */
 static uint16_t half_expect(const uint64_t *samples, size_t i, bool is_brain)
 {
     double all = (double)(samples[0] + samples[1] + samples[2]);
@@ -68,7 +68,9 @@ static int halves_step(struct muster_dist *dist, const uint64_t *samples, bool i
     return 0;
 }
 
-/* What one rank has alone is the mean, whatever travels. */
+/*
+ * If one rank alone has samples, its gradient is the mean, bit for bit, although 16 bits are sent.
+ */
 static int wire_step(struct muster_dist *dist)
 {
     float gradient[2] = {60000, -0x1p-14f};
@@ -92,7 +94,7 @@ static int halves(uint32_t rank, uint32_t size, const void *arg)
     (void)size;
     (void)arg;
     for (size_t i = 0; i < countof(shares); i++)
-        for (int k = 0; k < 4; k++) /* in memory of the library's too */
+        for (int k = 0; k < 4; k++) /* two types; in memory of the caller and of the library */
             if (halves_step(dist, shares[i], k % 2 == 1, k < 2 ? memory : NULL))
                 return 1;
     return wire_step(dist) || muster_dist_close(dist);
@@ -137,7 +139,7 @@ static double shard_value(uint32_t shard, size_t param, size_t i)
     return (double)(int64_t)mix64((uint64_t)shard * 100003 + param * 31 + i * 8) / 1e17;
 }
 
-/* As its type has it. */
+/* shard_value(), rounded to the type of the parameter. */
 static double shard_value_as(uint32_t shard, size_t param, size_t i)
 {
     enum muster_type type = kinds[param].type;
@@ -152,7 +154,10 @@ static double shard_value_as(uint32_t shard, size_t param, size_t i)
     return (double)half_widen((uint16_t)room, type == MUSTER_BFLOAT16);
 }
 
-/* By the definition: a tree over shards, in float64 for that type and in float32 for the others. */
+/*
+ * The mean by its definition: a tree over shards, in float64 for that type and in float32 for the
+ * others.
+ */
 static void shards_expect(size_t param, size_t i, void *out)
 {
     double doubles[N_SHARDS], n_all = 0;

@@ -2,8 +2,8 @@
  *
  * What goes wrong between ranks over TCP, and what they are told: a rank that is killed within each
  * operation, disagreement, one that does not come, leaves or fails, worlds that do not come about,
- * strangers at the port, and bytes that no rank sends. The operations themselves: test_dist.c, with
- * MUSTER_DIST_BACKEND=tcp.
+ * other programs at the port, and bytes that no rank sends. The operations themselves: test_dist.c,
+ * with MUSTER_DIST_BACKEND=tcp.
  */
 #include "lib/ranks.h"
 
@@ -420,13 +420,13 @@ static void test_attempts(void **state)
     ranks_end_well(&b);
 }
 
-/* ---- strangers ---- */
+/* ---- other programs at the port ---- */
 
 static int sum_at(uint32_t rank, uint32_t size, const void *arg)
 {
     int32_t sum = 1;
     if (rank > 0)
-        sleep_ms(400 * (long)rank); /* so that strangers are first */
+        sleep_ms(400 * (long)rank); /* so that the other program comes first */
     env_number("MUSTER_DIST_PORT", *(const unsigned *)arg);
     struct muster_dist *dist = muster_dist_open(NULL);
     CHECK(muster_dist_all_reduce(dist, &sum, 1, MUSTER_INT32, MUSTER_SUM) == 0, "%s",
@@ -436,7 +436,7 @@ static int sum_at(uint32_t rank, uint32_t size, const void *arg)
 }
 
 /* Any bytes, some of them after the right beginning, and silence: more than are listened to at once. */
-static void stranger_run(unsigned port)
+static void other_program_run(unsigned port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -455,12 +455,12 @@ static void stranger_run(unsigned port)
     }
 }
 
-static void test_strangers(void **state)
+static void test_other_programs(void **state)
 {
     (void)state;
     unsigned port = port_find();
     struct ranks ranks = ranks_begin(3, 0, sum_at, &port);
-    stranger_run(port);
+    other_program_run(port);
     ranks_end_well(&ranks);
 }
 
@@ -574,7 +574,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mac),      cmocka_unit_test(test_killed),
         cmocka_unit_test(test_told),     cmocka_unit_test(test_not_opened),
-        cmocka_unit_test(test_attempts), cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_attempts), cmocka_unit_test(test_other_programs),
         cmocka_unit_test(test_odd),      cmocka_unit_test(test_late),
     };
     setenv("MUSTER_DIST_BACKEND", "tcp", 1);

@@ -28,7 +28,7 @@ enum fault {
     CHANGES,     /* a byte, far in the stream */
     LOSES_LARGE, /* of what the one who connected sends, all that follows the small messages */
     SAYS_NOTHING,
-    IS_A_STRANGER
+    IS_ANOTHER_PROGRAM
 };
 
 struct listener {
@@ -111,9 +111,9 @@ static void *relay_run(void *context)
         if (poll(&at, 1, 20) <= 0)
             continue;
         cleanup_fd int from = accept(relay->at.fd, NULL, NULL);
-        if (relay->fault == IS_A_STRANGER)
+        if (relay->fault == IS_ANOTHER_PROGRAM)
             (void)!send(from, memset(words, 'x', sizeof(words)), sizeof(words), MSG_NOSIGNAL);
-        if (relay->fault == IS_A_STRANGER || relay->fault == SAYS_NOTHING)
+        if (relay->fault == IS_ANOTHER_PROGRAM || relay->fault == SAYS_NOTHING)
             while (!atomic_load(&relay->is_over))
                 usleep(1000);
         else
@@ -183,7 +183,7 @@ static void pair_run(enum fault fault, const struct address *back, struct side s
     cleanup_fd int intruder = intruder_open(&own[1]);
     pthread_t other;
     bool is_closed = fault == SAYS_NOTHING || back;
-    uint64_t greet_ms = fault == IS_A_STRANGER ? LONG_MS : is_closed ? SHORT_MS : GREET_MS;
+    uint64_t greet_ms = fault == IS_ANOTHER_PROGRAM ? LONG_MS : is_closed ? SHORT_MS : GREET_MS;
     relay_begin(&relay, fault, &own[1].address);
     sides[0] = (struct side){.greeting = greeting_of(&own[0], 0, 1, &relay.at.address, greet_ms)};
     sides[1] = (struct side){
@@ -252,11 +252,11 @@ static void test_where_one_way_is_closed_the_other_one_carries_the_measurement(v
 }
 
 /* Rank 0 knows so at once, rank 1 waits for it until the end of the greeting; then they measure all the same. */
-static void test_a_stranger_is_not_taken_for_a_rank(void **state)
+static void test_another_program_is_not_taken_for_a_rank(void **state)
 {
     struct side sides[2];
     (void)state;
-    pair_run(IS_A_STRANGER, NULL, sides);
+    pair_run(IS_ANOTHER_PROGRAM, NULL, sides);
     assert_int_equal(sides[0].result.out, LINK_STRANGER);
     assert_int_equal(sides[1].result.out, LINK_FINE);
     for (size_t i = 0; i < 2; i++)
@@ -367,7 +367,7 @@ int main(void)
         cmocka_unit_test(test_a_changed_byte_is_found_by_who_receives_it),
         cmocka_unit_test(test_a_link_that_loses_large_packets_is_told_from_a_slow_one),
         cmocka_unit_test(test_where_one_way_is_closed_the_other_one_carries_the_measurement),
-        cmocka_unit_test(test_a_stranger_is_not_taken_for_a_rank),
+        cmocka_unit_test(test_another_program_is_not_taken_for_a_rank),
         cmocka_unit_test(test_both_ends_say_why_a_link_is_closed),
         cmocka_unit_test(test_a_ring_of_any_size_makes_the_right_sum),
         cmocka_unit_test(test_a_changed_byte_makes_a_wrong_sum),

@@ -292,12 +292,40 @@ static void names_that_are_too_wide_keep_their_beginning_and_their_end(void **st
         {"http://a/class/cat", 12, "http...s/cat"},
         {"\u0434\u0434\u0434\u0434\u0434", 5, "\u0434\u0434\u0434\u0434\u0434"},
         {"\u0430\u0431\u0432\u0433\u0434\u0435", 5, "\u0430...\u0435"},
+        {"\u65e5\u672c\u8a9e", 6, "\u65e5\u672c\u8a9e"},
+        {"\u65e5\u672c\u8a9e\u6587", 7, "\u65e5...\u6587"},
+        {"\u65e5\u672c\u8a9e\u6587", 6, "...\u6587"},
         {"abcdef", 3, "..."},
         {"abcdef", 0, "..."},
     };
     (void)state;
     expect_cut(console_middle_add, rows, countof(rows));
-    assert_int_equal(console_text_width(STR("\u00e4b\u65e5")), 3);
+}
+
+static void a_name_takes_columns_and_not_bytes(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t width;
+    } rows[] = {
+        {"", 0},
+        {"\u00e4b\u65e5", 4},
+        {"a\u0308b", 2},                       /* a letter and its mark */
+        {"\u30ab\u3099", 2},                   /* the same in Japanese */
+        {"\u1112\u1161\u11ab", 2},             /* the parts of a Korean syllable */
+        {"\ud55c\uff21\uff76", 5},             /* a syllable, a fullwidth A, a halfwidth ka */
+        {"\U00020000\U0001f600\U0001d538", 5}, /* above U+FFFF: Chinese, a face, a letter */
+        {"\xff\xe6\x97", 3},                   /* no UTF-8: a column each */
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(rows); i++) {
+        cleanup_buf struct buf out = BUF_INIT;
+        assert_int_equal(console_text_width(str_of(rows[i].text)), rows[i].width);
+        console_padded_add(&out, str_of(rows[i].text), 7);
+        assert_int_equal(out.len, strlen(rows[i].text) + 7 - rows[i].width);
+        console_padded_add(&out, STR("wider"), 2);
+        assert_true(str_ends_with(buf_str(&out), STR(" wider")));
+    }
 }
 
 int main(void)
@@ -313,6 +341,7 @@ int main(void)
         cmocka_unit_test(a_long_line_is_cut_between_characters),
         cmocka_unit_test(words_that_are_too_long_end_with_a_word_and_a_sign),
         cmocka_unit_test(names_that_are_too_wide_keep_their_beginning_and_their_end),
+        cmocka_unit_test(a_name_takes_columns_and_not_bytes),
         cmocka_unit_test(an_ended_stream_gives_its_unfinished_line_and_is_forgotten),
         cmocka_unit_test(newlines_are_counted_right_at_any_offset),
     };

@@ -72,7 +72,7 @@ static void the_memory_is_the_cgroups_limit_or_all_there_is(void **state)
     assert_int_equal(oom_memory_bytes(), 64 << 20);
 }
 
-/* A limit in this group and in all above it below the mount, as a kernel has it. */
+/* Writes a limit of this group and of all groups above it. As in the kernel, the mount has none. */
 static void groups_write(const char *sys, const char *mount, struct str group, const char *file,
                          const char *text)
 {

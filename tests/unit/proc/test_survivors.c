@@ -36,7 +36,7 @@ struct cell {
     }
 #define ALL                                                                          \
     {                                                                                \
-        "grandchild", "PIDS", "daemon", "PIDS", "stranger", "PIDS", "nobody", "PIDS" \
+        "grandchild", "PIDS", "daemon", "PIDS", "unmarked", "PIDS", "nobody", "PIDS" \
     }
 #define DEAF                                                   \
     {                                                          \

@@ -66,7 +66,7 @@ static void act_daemon(const char *path)
     }
 }
 
-static void become_stranger(const char *path)
+static void become_unmarked(const char *path)
 {
     char self[4096];
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -76,10 +76,10 @@ static void become_stranger(const char *path)
 }
 
 /* Without our marker in its environment: only its session tells where it comes from. */
-static void act_stranger(const char *path)
+static void act_unmarked(const char *path)
 {
     if (fork() == 0)
-        become_stranger(path);
+        become_unmarked(path);
 }
 
 /* Not even that does. */
@@ -87,7 +87,7 @@ static void act_nobody(const char *path)
 {
     if (fork() == 0) {
         setsid();
-        become_stranger(path);
+        become_unmarked(path);
     }
 }
 
@@ -181,7 +181,7 @@ static const struct {
 } acts[] = {
     {"exit", act_exit},     {"raise", act_raise},
     {"ignore", act_ignore}, {"grandchild", act_grandchild},
-    {"daemon", act_daemon}, {"stranger", act_stranger},
+    {"daemon", act_daemon}, {"unmarked", act_unmarked},
     {"nobody", act_nobody}, {"sleep", act_sleep},
     {"flood", act_flood},   {"cat", act_cat},
     {"close", act_close},   {"list-fds", act_list_fds},

@@ -263,9 +263,9 @@ void turn_for(uint64_t ms)
         turn();
 }
 
-/* ---- strangers ---- */
+/* ---- plain sockets ---- */
 
-int stranger_connect(uint16_t port)
+int socket_connect(uint16_t port)
 {
     const struct sockaddr_in at = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -275,7 +275,7 @@ int stranger_connect(uint16_t port)
     return fd;
 }
 
-void stranger_say(int fd, struct str bytes)
+void socket_say(int fd, struct str bytes)
 {
     while (bytes.len > 0) {
         ssize_t put = send(fd, bytes.at, bytes.len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -287,7 +287,7 @@ void stranger_say(int fd, struct str bytes)
     }
 }
 
-void stranger_hear(int fd, struct buf *out, size_t n_bytes)
+void socket_hear(int fd, struct buf *out, size_t n_bytes)
 {
     uint64_t until_ms = clock_now_ms() + WAIT_MS;
     size_t begin = out->len;
@@ -302,12 +302,13 @@ void stranger_hear(int fd, struct buf *out, size_t n_bytes)
             got = 0;
     }
     if (clock_now_ms() >= until_ms)
-        fail_msg("a stranger has heard %zu bytes, and neither more nor the end", out->len - begin);
+        fail_msg("the socket has received %zu bytes, and neither more nor the end",
+                 out->len - begin);
 }
 
-void stranger_wait_closed(int fd)
+void socket_wait_closed(int fd)
 {
     cleanup_buf struct buf heard = BUF_INIT;
-    stranger_hear(fd, &heard, SIZE_MAX);
+    socket_hear(fd, &heard, SIZE_MAX);
     close(fd);
 }

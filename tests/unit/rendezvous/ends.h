@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leaders and followers over loopback sockets, each on a loop of its own, which write down what they hear; and strangers,
- * which are plain sockets.
+ * Leaders and followers over loopback sockets, each on a loop of its own, which write down what
+ * they hear; and other programs, which are plain sockets.
  */
 #pragma once
 
@@ -52,11 +52,11 @@ void wait_for(const struct end *end, const char *text, size_t times);
 void turn_for(uint64_t ms);
 size_t times_heard(const struct end *end, const char *text);
 
-/* ---- strangers ---- */
+/* ---- plain sockets ---- */
 
-int stranger_connect(uint16_t port);
-void stranger_say(int fd, struct str bytes);
+int socket_connect(uint16_t port);
+void socket_say(int fd, struct str bytes);
 /* Turns all until the leader has closed this connection; then closes it too. */
-void stranger_wait_closed(int fd);
+void socket_wait_closed(int fd);
 /* Turns all until at least so many bytes have come, or the end; adds them. */
-void stranger_hear(int fd, struct buf *out, size_t n_bytes);
+void socket_hear(int fd, struct buf *out, size_t n_bytes);

@@ -14,7 +14,7 @@
 
 #define TOKEN STR("a token of 16 bytes or more")
 
-/* A leader with one member, who must be served whatever strangers do. */
+/* A leader with one member, who must be served whatever untrusted peers do. */
 static struct end leader, member;
 static uint16_t port;
 
@@ -66,7 +66,7 @@ static void what_is_not_muster_is_closed_and_said(void **state)
     (void)state;
     static const struct {
         const char *says, *heard;
-    } strangers[] = {
+    } peers[] = {
         {"GET / HTTP/1.1\r\nHost: head\r\n\r\n",
          "what speaks there is not muster; it begins with \"GET / HTTP/1.1\\r\\nHost: head\\r\\n\\r\\n\"\n"},
         {"\026\003\001\002", "it begins with \"\\u0016\\u0003\\u0001\\u0002\"\n"},
@@ -74,11 +74,11 @@ static void what_is_not_muster_is_closed_and_said(void **state)
         {"\n\001muster-wire-1\nx, and then what is no frame",
          "bytes were changed, lost or repeated"},
     };
-    for (size_t i = 0; i < countof(strangers); i++) {
-        int fd = stranger_connect(port);
-        stranger_say(fd, str_of(strangers[i].says));
-        stranger_wait_closed(fd);
-        wait_for(&leader, strangers[i].heard, 1);
+    for (size_t i = 0; i < countof(peers); i++) {
+        int fd = socket_connect(port);
+        socket_say(fd, str_of(peers[i].says));
+        socket_wait_closed(fd);
+        wait_for(&leader, peers[i].heard, 1);
         assert_int_equal(
             times_heard(&leader, "warned: a connection from 127.0.0.1 came to nothing: "), i + 1);
     }
@@ -89,7 +89,7 @@ static void many_that_only_connect_are_said_once(void **state)
 {
     (void)state;
     for (int i = 0; i < 100; i++) {
-        close(stranger_connect(port));
+        close(socket_connect(port));
         turn();
     }
     wait_for(&leader, "warned", 1);
@@ -98,16 +98,16 @@ static void many_that_only_connect_are_said_once(void **state)
 }
 
 /* However often they differ, it is said a few times in a second. */
-static void strangers_do_not_fill_the_log(void **state)
+static void other_programs_do_not_fill_the_log(void **state)
 {
     (void)state;
     uint64_t begin_ms = clock_now_ms();
     for (int i = 0; i < 200; i++) {
         char text[40];
-        int fd = stranger_connect(port);
-        snprintf(text, sizeof(text), "stranger %d", i);
-        stranger_say(fd, str_of(text));
-        stranger_wait_closed(fd);
+        int fd = socket_connect(port);
+        snprintf(text, sizeof(text), "program %d", i);
+        socket_say(fd, str_of(text));
+        socket_wait_closed(fd);
     }
     uint64_t seconds = (clock_now_ms() - begin_ms) / 1000 + 2;
     assert_true(times_heard(&leader, "warned") >= 4);
@@ -117,21 +117,21 @@ static void strangers_do_not_fill_the_log(void **state)
 static void silence_has_an_end(void **state)
 {
     (void)state;
-    int fd = stranger_connect(port), other = stranger_connect(port);
-    stranger_say(other, STR(WIRE_PREAMBLE));
+    int fd = socket_connect(port), other = socket_connect(port);
+    socket_say(other, STR(WIRE_PREAMBLE));
     turn_for(300);
-    assert_int_equal(leader.r->leader.n_strangers, 2);
+    assert_int_equal(leader.r->leader.n_pending, 2);
     leader.later_ms = 9000;
     turn_for(20);
-    assert_int_equal(leader.r->leader.n_strangers, 2);
+    assert_int_equal(leader.r->leader.n_pending, 2);
     leader.later_ms = 10100;
-    stranger_wait_closed(fd);
-    stranger_wait_closed(other);
+    socket_wait_closed(fd);
+    socket_wait_closed(other);
     wait_for(&leader, "came to nothing: it did not say in time who it is\n", 1);
-    assert_int_equal(leader.r->leader.n_strangers, 0);
+    assert_int_equal(leader.r->leader.n_pending, 0);
 }
 
-/* What a stranger costs, at any time. */
+/* What an untrusted peer costs, at any time. */
 static void memory_check(const struct peer *peer)
 {
     assert_true(peer->link.reader.in.cap <= 8 * 1024);
@@ -140,7 +140,7 @@ static void memory_check(const struct peer *peer)
     assert_true(peer->said.cap <= 8 * 1024);
 }
 
-static void nothing_that_a_stranger_sends_fills_the_memory(void **state)
+static void nothing_that_another_program_sends_fills_the_memory(void **state)
 {
     (void)state;
     static char many[1 << 20];
@@ -148,19 +148,19 @@ static void nothing_that_a_stranger_sends_fills_the_memory(void **state)
     struct wire_writer writer;
     wire_begin(&writer, &bytes); /* a frame of a type whose bodies may be long */
     wire_add(&writer, &bytes, &(struct frame){FRAME_SPAWN, 0, 0, {many, sizeof(many)}});
-    int fd = stranger_connect(port);
-    stranger_say(fd, (struct str){bytes.at, 1000});
-    stranger_wait_closed(fd);
+    int fd = socket_connect(port);
+    socket_say(fd, (struct str){bytes.at, 1000});
+    socket_wait_closed(fd);
     wait_for(&leader, "is longer than this end allows yet", 1);
     buf_reset(&bytes);
     wire_begin(&writer, &bytes);
     for (int i = 0; i < 500000; i++) /* questions, whose answers it does not read */
         wire_add(&writer, &bytes, &(struct frame){FRAME_PING, 0, WIRE_NO_WORKER, {many, 8}});
     size_t piece = bytes.len / 20;
-    fd = stranger_connect(port);
+    fd = socket_connect(port);
     for (size_t i = 0; i < 20 && times_heard(&leader, "it does not take what it is sent") == 0;
          i++) {
-        stranger_say(fd, (struct str){bytes.at + piece * i, piece});
+        socket_say(fd, (struct str){bytes.at + piece * i, piece});
         if (leader.r->peers->state != PEER_MEMBER)
             memory_check(leader.r->peers);
     }
@@ -179,15 +179,15 @@ static void a_crowd_that_says_nothing_does_not_keep_members_out(void **state)
     struct end late;
     uint64_t begin_ms = clock_now_ms();
     for (int i = 0; i < N; i++) {
-        fds[i] = stranger_connect(port);
+        fds[i] = socket_connect(port);
         turn();
     }
-    assert_int_equal(leader.r->leader.n_strangers, 64);
+    assert_int_equal(leader.r->leader.n_pending, 64);
     follow(&late, opts_of(port), member_of(2, "hostB"));
 
     for (int i = 0; i < 10000 && times_heard(&late, "welcomed") == 0; i++) {
         turn();
-        assert_true(leader.r->leader.n_strangers <= 64);
+        assert_true(leader.r->leader.n_pending <= 64);
     }
     wait_for(&late, "welcomed 2\n", 1);
     assert_true(clock_now_ms() - begin_ms < 6000); /* each has a second, not ten */
@@ -200,7 +200,7 @@ static void a_crowd_that_says_nothing_does_not_keep_members_out(void **state)
     buf_add_text(&leader.heard, "joined 1"); /* what gang_close counts */
 }
 
-/* ---- a stranger that knows the protocol ---- */
+/* ---- an untrusted peer that knows the protocol ---- */
 
 struct raw {
     int fd;
@@ -213,7 +213,7 @@ static void raw_send(struct raw *raw, enum frame_type type, struct str body)
 {
     cleanup_buf struct buf out = BUF_INIT;
     wire_add(&raw->writer, &out, &(struct frame){type, 0, WIRE_NO_WORKER, body});
-    stranger_say(raw->fd, buf_str(&out));
+    socket_say(raw->fd, buf_str(&out));
 }
 
 /* The next frame; false: the connection was closed. */
@@ -223,7 +223,7 @@ static bool raw_hear(struct raw *raw, struct frame *frame)
     enum wire_result result;
     while ((result = wire_next(&raw->reader, frame, &err)) == WIRE_MORE) {
         cleanup_buf struct buf bytes = BUF_INIT;
-        stranger_hear(raw->fd, &bytes, 1);
+        socket_hear(raw->fd, &bytes, 1);
         if (bytes.len == 0)
             return false;
         wire_feed(&raw->reader, buf_str(&bytes));
@@ -237,7 +237,7 @@ static void raw_begin(struct raw *raw, int fd)
     cleanup_buf struct buf out = BUF_INIT;
     *raw = (struct raw){.fd = fd};
     wire_begin(&raw->writer, &out);
-    stranger_say(raw->fd, buf_str(&out));
+    socket_say(raw->fd, buf_str(&out));
 }
 
 /* To a leader: up to and with its challenge. */
@@ -245,7 +245,7 @@ static struct raw raw_follower(void)
 {
     struct raw raw;
     struct frame frame;
-    raw_begin(&raw, stranger_connect(port));
+    raw_begin(&raw, socket_connect(port));
     assert_true(raw_hear(&raw, &frame));
     assert_int_equal(frame.type, FRAME_GANG_CHALLENGE);
     buf_add_str(&raw.said, frame.body);
@@ -383,7 +383,7 @@ static void a_good_proof_is_taken(void **state)
 
 /* ---- no leader ---- */
 
-/* A port at which a stranger listens. */
+/* A port at which another program listens. */
 static int listen_at_any(uint16_t *out)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -426,8 +426,8 @@ static void a_server_that_is_not_muster_is_named(void **state)
     struct end one;
     int listener = listen_with_follower(&one, STR(""));
     int fd = accept_next(listener);
-    stranger_say(fd, STR("SSH-2.0-OpenSSH_9.2\r\n"));
-    stranger_wait_closed(fd);
+    socket_say(fd, STR("SSH-2.0-OpenSSH_9.2\r\n"));
+    socket_wait_closed(fd);
     wait_for(&one,
              "cannot be had yet: 127.0.0.1: what speaks there is not muster; it begins with "
              "\"SSH-2.0-OpenSSH_9.2\\r\\n\"\n",
@@ -435,7 +435,7 @@ static void a_server_that_is_not_muster_is_named(void **state)
     fd = accept_next(listener); /* it asks again, and knows that it is connected */
     turn_for(50);
     one.later_ms = 10100;
-    stranger_wait_closed(fd);
+    socket_wait_closed(fd);
     wait_for(&one, "it did not say in time who it is\n", 1);
     close(listener);
     end_close(&one);
@@ -534,9 +534,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_OF_GANG(what_is_not_muster_is_closed_and_said),
         TEST_OF_GANG(many_that_only_connect_are_said_once),
-        TEST_OF_GANG(strangers_do_not_fill_the_log),
+        TEST_OF_GANG(other_programs_do_not_fill_the_log),
         TEST_OF_GANG(silence_has_an_end),
-        TEST_OF_GANG(nothing_that_a_stranger_sends_fills_the_memory),
+        TEST_OF_GANG(nothing_that_another_program_sends_fills_the_memory),
         TEST_OF_GANG(a_crowd_that_says_nothing_does_not_keep_members_out),
         TEST_OF_GANG(another_protocol_is_refused_with_both_versions),
         TEST_OF_GANG(frames_out_of_turn_close_the_connection),
