@@ -156,6 +156,17 @@ reached() { sed -n 's/.*muster: epoch \([0-9]*\) of .*: loss.*/\1/p' log | tail 
     says_not "start again"
 }
 
+@test "with --gpus and --force a single rank that starts again goes on" {
+    begin "$MUSTER" kge train "${SMALL[@]}" --epochs 12 --state-every 1ms -o model --force -g cpu:1
+    wait_for holds log ": loss"
+    kill -KILL "$(rank_of 0)"
+    its_end
+    ended_with 0
+    says "restart 1 of 3" "going on in epoch "
+    alone "${SMALL[@]}" --epochs 12 -o whole
+    same_bytes whole model
+}
+
 @test "a rank that is killed ends all and is named, and another number goes on to the same bytes" {
     local epochs LAUNCH=()
     for victim in 0 2; do
