@@ -40,6 +40,10 @@ int rank_devices_spare(struct launch *launch, struct err *err)
                     "--gpus has %zu devices, and ranks start again on those that are left of %d at "
                     "most (--gpus-min): take fewer",
                     launch->allocation.n_chosen, SEAT_DEVICES_MAX);
+    if (seat->n_devices == 0)
+        return fail(
+            err, ERR_USAGE,
+            "--gpus takes no device, and there is to be a rank on each: cpu:N takes CPU slots");
     if (launch->own.n_ranks != seat->n_devices || launch->request->meeting.n_nodes_max > 1)
         return fail(err, ERR_USAGE,
                     "--gpus-min: one machine with a rank on each device of --gpus is needed: leave "

@@ -128,6 +128,9 @@ reached() { sed -n 's/.*muster: epoch \([0-9]*\) of .*: loss.*/\1/p' log | tail 
     alone "${SMALL[@]}" --epochs 3 -o none -g nonsense
     ended_with 2
     says "nonsense"
+    alone "${SMALL[@]}" --epochs 3 -o none -g none
+    ended_with 2
+    says "--gpus takes no device" "cpu:N takes CPU slots"
     alone "${SMALL[@]}" --epochs 3 -o none -g cpu:65
     ended_with 2
     says "--gpus has 65 devices, and ranks start again on those that are left of 64 at most" "take fewer"
