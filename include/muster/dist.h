@@ -32,7 +32,8 @@
  *
  * Threads: any thread may call, but the caller has to keep the order of the operations; open and close are called
  * once. A process forked from a rank must not use the handle: it is refused there, and close only releases the
- * child's copy.
+ * child's copy. A child that goes on without exec should close it: over TCP its copies of the connections keep the
+ * other ranks from noticing that the rank has ended, before the time limit.
  */
 #pragma once
 

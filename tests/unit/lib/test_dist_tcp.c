@@ -184,6 +184,23 @@ static int leave_early(uint32_t rank, uint32_t size, const void *arg)
                                 "rank 0 has closed its handle");
 }
 
+/* The rank's end is noticed if the child has closed its copy of the connections. */
+static int child_survives(uint32_t rank, uint32_t size, const void *arg)
+{
+    struct muster_dist *dist = open_well(1500);
+    (void)size;
+    (void)arg;
+    if (rank == 2 && fork() == 0) {
+        muster_dist_close(dist);
+        sleep_ms(3000);
+        _exit(0);
+    }
+    if (rank == 2)
+        _exit(0);
+    return end_with(dist, muster_dist_barrier(dist), MUSTER_DIST_ELOST,
+                    "the process of rank 2 has ended");
+}
+
 static int one_fails(uint32_t rank, uint32_t size, const void *arg)
 {
     struct muster_dist *dist = open_well(0);
@@ -245,8 +262,8 @@ static void test_told(void **state)
 {
     (void)state;
     static const unsigned kinds[] = {0, 1, 2, 3, 4};
-    static rank_main *const runs[] = {disagree,    come_late, stand_still,
-                                      leave_early, one_fails, fail_meanwhile};
+    static rank_main *const runs[] = {disagree,  come_late,      stand_still,   leave_early,
+                                      one_fails, fail_meanwhile, child_survives};
     struct ranks worlds[countof(runs) + countof(kinds)];
     for (size_t i = 0; i < countof(worlds); i++)
         worlds[i] = i < countof(runs)
