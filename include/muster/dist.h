@@ -189,7 +189,7 @@ MUSTER_API int muster_dist_all_gather(struct muster_dist *dist, const void *in, 
  */
 MUSTER_API int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *call,
                                  uint64_t *ticket);
-/* Wait until it is done. 0, or the sticky error. */
+/* Wait until it is done. 0, or the sticky error, as for a ticket that was not given. */
 MUSTER_API int muster_dist_wait(struct muster_dist *dist, uint64_t ticket);
 /* 1 if it is done, 0 if not yet, or the sticky error. */
 MUSTER_API int muster_dist_test(struct muster_dist *dist, uint64_t ticket);
