@@ -40,6 +40,14 @@ static int run_no_array(struct scene *scene, bool is_odd)
     return new_try(scene, is_odd ? NULL : scene->params);
 }
 
+static int run_too_many(struct scene *scene, bool is_odd)
+{
+    (void)is_odd;
+    scene->params[1].gradient = NULL;
+    scene->params[1].count = SIZE_MAX;
+    return new_try(scene, scene->params);
+}
+
 /* As of a layer that is used twice. */
 static int run_shared(struct scene *scene, bool is_odd)
 {
@@ -112,6 +120,7 @@ static int run_accumulate_within(struct scene *scene, bool is_odd)
 
 static const struct bad_case bad_cases[] = {
     {"rank 1: 2 parameters at NULL", MUSTER_DIST_EUSE, run_no_array},
+    {"values: more than memory can have", MUSTER_DIST_EUSE, run_too_many},
     {"rank 1: the gradients of 'first' and 'second' have memory in common", MUSTER_DIST_EUSE,
      run_shared},
     {"rank 1 has other options of ddp than rank 0", MUSTER_DIST_EMISMATCH, run_other_finite},
