@@ -288,9 +288,15 @@ END
     says "--epochs: 0 is too small"
     worker differs <<END
 #!/bin/sh
-exec "$MUSTER" kge train ${SMALL[*]} --epochs 3 -o model --seed \$RANK
+exec "$MUSTER" kge train ${SMALL[*]} --epochs 3 -o model \$(eval echo "\$DIFFERS")
 END
-    run limited "$MUSTER" launch --no-python --nproc-per-node 2 ./differs
+    DIFFERS='$([ $RANK = 0 ] || echo --precision bf16)' run limited "$MUSTER" launch --no-python --nproc-per-node 2 ./differs
+    ended_with 2
+    says "started otherwise than rank 0: nothing there and precision=bf16 here"
+    DIFFERS='$([ $RANK = 0 ] || echo --reproducible)' run limited "$MUSTER" launch --no-python --nproc-per-node 2 ./differs
+    ended_with 2
+    says "started otherwise than rank 0: reproducible=no there and reproducible="
+    DIFFERS='--seed $RANK' run limited "$MUSTER" launch --no-python --nproc-per-node 2 ./differs
     ended_with 2
     says "started otherwise than rank 0: seed=0 there and seed=1 here" "rank 1 (pid " "failed first: status 2"
     [ ! -e model/final_model.safetensors ]
