@@ -112,7 +112,7 @@ MUSTER_API int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples);
 MUSTER_API int muster_ddp_ready(struct muster_ddp *ddp, size_t param);
 MUSTER_API int muster_ddp_finish(struct muster_ddp *ddp);
 
-/* The shards of this rank: from *first on, before *end. */
+/* The shards of this rank: from *first on, before *end. A sampler with as many shards gives it their items, in order. */
 MUSTER_API void muster_ddp_shards(const struct muster_ddp *ddp, uint32_t *first, uint32_t *end);
 MUSTER_API int muster_ddp_shard(struct muster_ddp *ddp, uint64_t n_samples);
 
