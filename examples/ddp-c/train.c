@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Data-parallel training in C, from the ranks to the checkpoint: a network of two layers learns a
- * sine. The weights are the same bits on 1, 2, 3, 4 or 8 ranks, also if a run is resumed on another
- * number of ranks. docs/guides/ddp-c.md explains it.
+ * sine, with the same bits on 1 to 8 ranks, also after a resume. docs/guides/ddp-c.md explains it.
  *
  *     muster launch --nproc-per-node 2 --no-python ddp_train STEPS [CHECKPOINT]
  */
@@ -124,8 +123,9 @@ int main(int argc, char **argv)
         ((float *)&state.weights)[i] = 0.3f * noise(~i);
 
     struct muster_dist *dist = muster_dist_open(NULL);
-    if (path && !checkpoint_read(&state, path))
+    if (path && muster_dist_rank(dist) == 0 && !checkpoint_read(&state, path))
         muster_dist_fail(dist, MUSTER_DIST_EFAIL, "the checkpoint cannot be read, or is not whole");
+    muster_dist_broadcast(dist, &state, sizeof(state), MUSTER_UINT8, 0);
     const struct muster_param params[] = {
         {"in", MUSTER_FLOAT32, N_HIDDEN * N_IN, state.weights.in, gradient.in},
         {"out", MUSTER_FLOAT32, N_HIDDEN, state.weights.out, gradient.out},
