@@ -83,19 +83,21 @@ static void cut_setting_add(struct train_job *job)
         buf_add_text(&job->settings, " reproducible=1");
 }
 
-/* Compares what all ranks must have alike: the settings, the epochs, and the kind of backend. */
+/*
+ * Compares what all ranks must have alike: the settings, the epochs, and the kind of backend. Words are
+ * compared by their places, so the settings, which may have one more, are the last.
+ */
 static int ranks_compare(struct train_job *job, struct err *err)
 {
     const struct train_job_opts *opts = &job->opts;
     cleanup_buf struct buf all = BUF_INIT;
-    buf_add_str(&all, buf_str(&job->settings));
-    buf_addf(&all, " %s epochs=%" PRIu64 " patience=%" PRIu64 " device=%d",
-             buf_text(&job->validation), opts->n_epochs, opts->patience, job->backend.is_device);
-    if (opts->train.mode.is_reproducible)
-        buf_add_text(&all, " reproducible=");
-    if (opts->train.mode.is_reproducible)
-        for (const char *at = job->backend.description; *at; at++)
-            buf_add_char(&all, *at == ' ' ? '_' : *at);
+    const char *numerics = opts->train.mode.is_reproducible ? job->backend.description : "no";
+    buf_addf(&all,
+             "epochs=%" PRIu64 " patience=%" PRIu64 " device=%d reproducible=", opts->n_epochs,
+             opts->patience, job->backend.is_device);
+    for (const char *at = numerics; *at; at++)
+        buf_add_char(&all, *at == ' ' ? '_' : *at);
+    buf_addf(&all, " %s %s", buf_text(&job->validation), buf_text(&job->settings));
     return train_ranks_compare(team_of(job), buf_str(&all), err);
 }
 

@@ -12,8 +12,8 @@
 MUST_CHECK int train_ranks_device(const struct team *team, struct err *err);
 /* The number of threads that a rank takes if the user asked for none; 0: one for each processor. */
 unsigned train_ranks_threads(const struct team *team);
-/* True if a launcher has started the ranks again after a failure. */
-bool train_ranks_are_restarted(const struct team *team);
+/* True if a launcher has started the ranks, or the only one that is left, again after a failure. */
+bool train_ranks_are_restarted(void);
 
 /* ERR_USAGE: this rank has other settings than rank 0. The text names them. */
 MUST_CHECK int train_ranks_compare(const struct team *team, struct str settings, struct err *err);

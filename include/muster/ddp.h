@@ -32,11 +32,12 @@
  * added up in a fixed binary tree, so the result depends on their gradients alone.
  *
  * Gradients and values may lie in device memory, if dist was told of it. Such gradients are put into their bucket on
- * the caller's stream, so ready returns at once, and NCCL combines them there; finish waits. Each rank's share of an
- * uneven batch is a factor that NCCL rounds to the type of the gradient. The library has no kernels: functions that
- * look at values copy them to the host, which is slow. These are the search for NaN in finish (in the result, on all
- * ranks; allows_nonfinite leaves it out), norm, clip and check_replicas. n_shards, and a wire of another type, are
- * refused.
+ * the caller's stream, so ready returns at once, and NCCL combines them there. finish waits for NCCL, and copies the
+ * means back on the caller's stream, for what is put there next. Each rank's share of an uneven batch is a factor
+ * that NCCL rounds to the type of the gradient; sums in float16 over more than 16384 samples go through the host,
+ * because the factor would be too small for that type. The library has no kernels: functions that look at values copy
+ * them to the host, which is slow. These are the search for NaN in finish (in the result, on all ranks;
+ * allows_nonfinite leaves it out), norm, clip and check_replicas. n_shards, and a wire of another type, are refused.
  *
  * Errors are those of the muster_dist handle: sticky, and the same on all ranks. Functions may be called
  * from several threads.
@@ -111,7 +112,7 @@ MUSTER_API int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples);
 MUSTER_API int muster_ddp_ready(struct muster_ddp *ddp, size_t param);
 MUSTER_API int muster_ddp_finish(struct muster_ddp *ddp);
 
-/* The shards of this rank: from *first on, before *end. */
+/* The shards of this rank: from *first on, before *end. A sampler with as many shards gives it their items, in order. */
 MUSTER_API void muster_ddp_shards(const struct muster_ddp *ddp, uint32_t *first, uint32_t *end);
 MUSTER_API int muster_ddp_shard(struct muster_ddp *ddp, uint64_t n_samples);
 

@@ -32,7 +32,8 @@
  *
  * Threads: any thread may call, but the caller has to keep the order of the operations; open and close are called
  * once. A process forked from a rank must not use the handle: it is refused there, and close only releases the
- * child's copy.
+ * child's copy. A child that goes on without exec should close it: over TCP its copies of the connections keep the
+ * other ranks from noticing that the rank has ended, before the time limit.
  */
 #pragma once
 
@@ -188,7 +189,7 @@ MUSTER_API int muster_dist_all_gather(struct muster_dist *dist, const void *in, 
  */
 MUSTER_API int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *call,
                                  uint64_t *ticket);
-/* Wait until it is done. 0, or the sticky error. */
+/* Wait until it is done. 0, or the sticky error, as for a ticket that was not given. */
 MUSTER_API int muster_dist_wait(struct muster_dist *dist, uint64_t ticket);
 /* 1 if it is done, 0 if not yet, or the sticky error. */
 MUSTER_API int muster_dist_test(struct muster_dist *dist, uint64_t ticket);

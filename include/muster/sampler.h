@@ -79,7 +79,8 @@ struct muster_sampler_opts {
     uint32_t rank, world; /* default: one rank */
     /*
      * A batch is cut into this many shards whatever the number of ranks is, and ranks take whole shards: for sums
-     * whose order must not depend on the number of ranks. See muster_share. Default: no shards.
+     * whose order must not depend on the number of ranks. See muster_share. With n_shards of muster_ddp_opts they are
+     * the shards that the rank has there. Default: no shards.
      */
     uint32_t shards;
     enum muster_order order;

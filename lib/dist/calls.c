@@ -286,6 +286,15 @@ int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *w
     return md_start(dist, what, NULL, NULL, ticket ? ticket : &unasked);
 }
 
+/* Nothing would end a wait for an operation that was not issued. Called with the lock. */
+static int ticket_check(struct muster_dist *dist, uint64_t ticket)
+{
+    if (ticket <= dist->n_issued)
+        return 0;
+    return md_fail(dist, MUSTER_DIST_EUSE, "rank %u: a ticket that was not given",
+                   dist->place.rank);
+}
+
 int muster_dist_wait(struct muster_dist *dist, uint64_t ticket)
 {
     int rc = md_check(dist);
@@ -293,13 +302,10 @@ int muster_dist_wait(struct muster_dist *dist, uint64_t ticket)
         return rc;
     /* Waits after an error, too: the thread may still use the caller's memory. */
     pthread_mutex_lock(&dist->lock);
-    if (ticket <= dist->n_issued)
+    if (ticket_check(dist, ticket) == 0)
         wait_until_done(dist, ticket);
-    else
-        rc = md_fail(dist, MUSTER_DIST_EUSE, "rank %u: a ticket that was not given",
-                     dist->place.rank);
     pthread_mutex_unlock(&dist->lock);
-    return rc ? rc : atomic_load(&dist->code);
+    return atomic_load(&dist->code);
 }
 
 int muster_dist_test(struct muster_dist *dist, uint64_t ticket)
@@ -309,6 +315,7 @@ int muster_dist_test(struct muster_dist *dist, uint64_t ticket)
         return rc;
     pthread_mutex_lock(&dist->lock);
     bool is_done = dist->n_done >= ticket;
+    (void)ticket_check(dist, ticket);
     pthread_mutex_unlock(&dist->lock);
     rc = atomic_load(&dist->code);
     return rc ? rc : is_done;

@@ -28,6 +28,10 @@ static int param_check(struct muster_ddp *ddp, const struct muster_param *param)
                        "none",
                        ddp->dist->place.rank, param->name, param->count,
                        is_float ? muster_type_name(param->type) : "no float type");
+    if (param->count > (SIZE_MAX >> 1) / sizeof(double)) /* as a count of -1 is */
+        return md_fail(ddp->dist, MUSTER_DIST_EUSE,
+                       "rank %u: parameter '%s' has %zu values: more than memory can have",
+                       ddp->dist->place.rank, param->name, param->count);
     return 0;
 }
 

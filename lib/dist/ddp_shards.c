@@ -7,6 +7,7 @@
  * No sum depends on which rank computed it.
  */
 #include "ddp_inside.h"
+#include "muster/sampler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +27,15 @@ static size_t node_bytes(const struct muster_ddp *ddp)
     return ddp->n_single * sizeof(float) + ddp->n_double * sizeof(double);
 }
 
+/*
+ * Returns where a rank's shards begin, by the rule by which the sampler gives whole shards to ranks.
+ * rank may be the number of ranks: that is the end of the last row.
+ */
 static uint32_t row_begin(const struct muster_ddp *ddp, uint32_t rank)
 {
-    return (uint32_t)((uint64_t)ddp->opts.n_shards * rank / ddp->dist->place.size);
+    uint64_t begin;
+    muster_share(ddp->opts.n_shards, rank, ddp->dist->place.size, &begin);
+    return (uint32_t)begin;
 }
 
 void muster_ddp_shards(const struct muster_ddp *ddp, uint32_t *first, uint32_t *end)

@@ -313,17 +313,36 @@ static int nccl_run(struct muster_dist *dist, const struct md_call *call)
 /* ---- the choice ---- */
 
 /*
- * NCCL's sums of integers wrap around before the division, so their means are computed on the host.
- * In a world of one, every operation is a copy.
+ * True if all weights are below the smallest normal float16, 2^-14, as 1 / samples is for sums over more than 16384
+ * samples. NCCL takes a weight in the type of the values, in which these would have few bits, or be 0. The result is
+ * the same on all ranks, because each rank has the weights of all.
  */
-static int values_move(struct muster_dist *dist, const struct md_call *call)
+static bool has_weights_below_float16(const struct muster_dist *dist, const struct md_call *call)
+{
+    double most = 0;
+    if (!call->weights || call->what.type != MUSTER_FLOAT16)
+        return false;
+    for (uint32_t r = 0; r < dist->place.size; r++)
+        most = call->weights[r] > most ? call->weights[r] : most;
+    return most < 0x1p-14;
+}
+
+/* NCCL's sums of integers wrap around before the division, so their means are computed on the host. */
+static bool is_of_nccl(const struct muster_dist *dist, const struct md_call *call)
 {
     const struct muster_dist_call *what = &call->what;
     bool is_reduced = what->kind == MUSTER_ALL_REDUCE || what->kind == MUSTER_REDUCE_SCATTER;
     bool is_integer = what->type >= MUSTER_INT32;
-    bool is_nccls = dist->device->transport == MD_BY_NCCL &&
-                    !(is_reduced && is_integer && what->op == MUSTER_MEAN);
-    if (is_nccls)
+    return dist->device->transport == MD_BY_NCCL &&
+           !(is_reduced && is_integer && what->op == MUSTER_MEAN) &&
+           !has_weights_below_float16(dist, call);
+}
+
+/* In a world of one, every operation without weights is a copy. */
+static int values_move(struct muster_dist *dist, const struct md_call *call)
+{
+    const struct muster_dist_call *what = &call->what;
+    if (is_of_nccl(dist, call))
         return nccl_run(dist, call);
     if (dist->place.size > 1 || call->weights)
         return staged_run(dist, call);

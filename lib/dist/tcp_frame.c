@@ -20,7 +20,8 @@ enum {
     LOOK_NS = 50000,         /* how long to poll, with yields, before sleeping */
     FAREWELL_NS = 300000000, /* for an error, or the last bytes, to be sent */
     ASK_NS = 1000000000,     /* for answers of ranks that wait as well */
-    N_NAMED_MAX = 8          /* ranks in a message */
+    PEEK_BYTES = 16384,
+    N_NAMED_MAX = 8 /* ranks in a message */
 };
 
 /* The result of a look at a connection. */
@@ -256,6 +257,31 @@ static enum look unsolicited_read(struct tcp_peer *peer, uint64_t seq)
     return is_told ? TOLD : MOVED;
 }
 
+/*
+ * Looks for an error behind the frames of a first operation, which a rank that has met all may have
+ * begun, and leaves all of them unread. Frames of more than PEEK_BYTES hide the error.
+ */
+static enum look told_peek(struct tcp_peer *peer)
+{
+    char bytes[PEEK_BYTES];
+    struct tcp_head head;
+    ssize_t n = recv(peer->fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    size_t left = n > 0 ? (size_t)n : 0;
+    for (const char *at = bytes; left >= sizeof(head); at += head.bytes) {
+        memcpy(&head, at, sizeof(head));
+        at += sizeof(head);
+        left -= sizeof(head);
+        if (head.bytes > left)
+            break;
+        if (head.kind == TCP_TOLD && head.bytes == sizeof(peer->in.told)) {
+            memcpy(&peer->in.told, at, sizeof(peer->in.told));
+            return TOLD;
+        }
+        left -= head.bytes;
+    }
+    return IDLE;
+}
+
 int md_tcp_unsolicited_read(struct muster_dist *dist, const struct md_call *call)
 {
     struct md_tcp *tcp = dist->impl;
@@ -267,6 +293,8 @@ int md_tcp_unsolicited_read(struct muster_dist *dist, const struct md_call *call
         pthread_mutex_lock(&tcp->lock);
         while (look == MOVED)
             look = unsolicited_read(peer, call ? call->seq : UINT64_MAX);
+        if (look == IDLE && !call)
+            look = told_peek(peer);
         pthread_mutex_unlock(&tcp->lock);
         if (look == TOLD)
             return told_adopt(dist, peer);

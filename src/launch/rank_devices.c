@@ -41,6 +41,11 @@ int rank_devices_spare(struct launch *launch, struct err *err)
             "--gpus has %zu devices; ranks that start again on fewer (--gpus-min) can have %d at "
             "most; take fewer",
             launch->allocation.n_chosen, SEAT_DEVICES_MAX);
+    if (seat->n_devices == 0)
+        return fail(
+            err, ERR_USAGE,
+            "--gpus takes no device, and --gpus-min needs one for each rank; give --gpus cpu:N, "
+            "or leave --gpus-min out");
     if (launch->own.n_ranks != seat->n_devices || launch->request->meeting.n_nodes_max > 1)
         return fail(
             err, ERR_USAGE,

@@ -128,6 +128,9 @@ reached() { sed -n 's/.*muster: epoch \([0-9]*\) of .*: loss.*/\1/p' log | tail 
     alone "${SMALL[@]}" --epochs 3 -o none -g nonsense
     ended_with 2
     says "nonsense"
+    alone "${SMALL[@]}" --epochs 3 -o none -g none
+    ended_with 2
+    says "--gpus takes no device" "give --gpus cpu:N, or leave --gpus-min out"
     alone "${SMALL[@]}" --epochs 3 -o none -g cpu:65
     ended_with 2
     says "--gpus has 65 devices; ranks that start again on fewer (--gpus-min) can have 64 at most; take fewer"
@@ -154,6 +157,17 @@ reached() { sed -n 's/.*muster: epoch \([0-9]*\) of .*: loss.*/\1/p' log | tail 
     alone "${SMALL[@]}" --train nowhere.txt --epochs 3 -o none -g cpu:2
     ended_with 2
     says_not "start again"
+}
+
+@test "with --gpus and --force a single rank that starts again goes on" {
+    begin "$MUSTER" kge train "${SMALL[@]}" --epochs 12 --state-every 1ms -o model --force -g cpu:1
+    wait_for holds log ": loss"
+    kill -KILL "$(rank_of 0)"
+    its_end
+    ended_with 0
+    says "restart 1 of 3" "going on in epoch "
+    alone "${SMALL[@]}" --epochs 12 -o whole
+    same_bytes whole model
 }
 
 @test "a rank that is killed ends all and is named, and another number goes on to the same bytes" {
@@ -274,9 +288,15 @@ END
     says "--epochs: 0 is too small"
     worker differs <<END
 #!/bin/sh
-exec "$MUSTER" kge train ${SMALL[*]} --epochs 3 -o model --seed \$RANK
+exec "$MUSTER" kge train ${SMALL[*]} --epochs 3 -o model \$(eval echo "\$DIFFERS")
 END
-    run limited "$MUSTER" launch --no-python --nproc-per-node 2 ./differs
+    DIFFERS='$([ $RANK = 0 ] || echo --precision bf16)' run limited "$MUSTER" launch --no-python --nproc-per-node 2 ./differs
+    ended_with 2
+    says "started otherwise than rank 0: nothing there and precision=bf16 here"
+    DIFFERS='$([ $RANK = 0 ] || echo --reproducible)' run limited "$MUSTER" launch --no-python --nproc-per-node 2 ./differs
+    ended_with 2
+    says "started otherwise than rank 0: reproducible=no there and reproducible="
+    DIFFERS='--seed $RANK' run limited "$MUSTER" launch --no-python --nproc-per-node 2 ./differs
     ended_with 2
     says "started otherwise than rank 0: seed=0 there and seed=1 here" "rank 1 (pid " "failed first: status 2"
     [ ! -e model/final_model.safetensors ]

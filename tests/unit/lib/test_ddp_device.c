@@ -215,6 +215,46 @@ static void test_steps(void **state)
             ranks_run(size, steps, &step_cases[c]);
 }
 
+/* ---- sums in float16 ---- */
+
+/* Rank r has the sum 16384 (r + 1), over as many samples as arg says. */
+static int halves_step(uint32_t rank, uint32_t size, const void *arg)
+{
+    const uint64_t *n_samples = arg;
+    uint16_t half = md_to_float16(16384.0f * (float)(rank + 1));
+    device_use();
+    struct muster_dist *dist = muster_dist_open(&(struct muster_dist_opts){.backend = "nccl"});
+    const struct muster_param param = {"h", MUSTER_FLOAT16, 1, NULL, device_new(sizeof(half))};
+    struct muster_ddp *ddp =
+        muster_ddp_new(dist, &param, 1, &(struct muster_ddp_opts){.gradients_are_sums = true});
+    memcpy(played_reach(param.gradient), &half, sizeof(half));
+    CHECK(muster_ddp_begin(ddp, *n_samples) == 0 && muster_ddp_finish(ddp) == 0, "%s",
+          muster_dist_error(dist));
+    cuStreamSynchronize(NULL);
+    memcpy(&half, played_reach(param.gradient), sizeof(half));
+    double got = (double)md_from_float16(half);
+    double expected = 16384.0 * (size * (size + 1) / 2) / (double)(size * *n_samples);
+    CHECK(fabs(got - expected) <= 0x1p-10 * expected,
+          "%u ranks, %llu samples each: the mean is %g, expected %g", size,
+          (unsigned long long)*n_samples, got, expected);
+    muster_ddp_free(ddp);
+    cuMemFree_v2((uintptr_t)param.gradient);
+    return muster_dist_close(dist);
+}
+
+/*
+ * One divided by the samples is a normal float16, the smallest one, a subnormal one of few bits, and less than half of
+ * the smallest.
+ */
+static void test_halves(void **state)
+{
+    (void)state;
+    static const uint64_t n_samples[] = {1000, 1 << 13, 100001, 1 << 25};
+    for (size_t i = 0; i < countof(n_samples); i++)
+        for (uint32_t size = 1; size <= 2; size++)
+            ranks_run(size, halves_step, &n_samples[i]);
+}
+
 /* ---- what is looked at through the host ---- */
 
 static int look(uint32_t rank, uint32_t size, const void *arg)
@@ -311,6 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_halves),
         cmocka_unit_test(test_looked),
     };
     played_use();

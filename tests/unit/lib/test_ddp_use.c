@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Uses of ddp that are wrong in a way of which the results would not speak: each is an error on all
- * ranks, whose words say what it was.
+ * ranks, whose words say what it was. And its shards beside those of a sampler.
  */
 #include "lib/ranks.h"
 
 #include "base/attr.h"
 #include "muster/ddp.h"
+#include "muster/sampler.h"
 
 enum {
     COUNT = 8
@@ -38,6 +39,14 @@ static int new_try(struct scene *scene, const struct muster_param *params)
 static int run_no_array(struct scene *scene, bool is_odd)
 {
     return new_try(scene, is_odd ? NULL : scene->params);
+}
+
+static int run_too_many(struct scene *scene, bool is_odd)
+{
+    (void)is_odd;
+    scene->params[1].gradient = NULL;
+    scene->params[1].count = SIZE_MAX;
+    return new_try(scene, scene->params);
 }
 
 /* As of a layer that is used twice. */
@@ -112,6 +121,7 @@ static int run_accumulate_within(struct scene *scene, bool is_odd)
 
 static const struct bad_case bad_cases[] = {
     {"rank 1: 2 parameters at NULL", MUSTER_DIST_EUSE, run_no_array},
+    {"values: more than memory can have", MUSTER_DIST_EUSE, run_too_many},
     {"rank 1: the gradients of 'first' and 'second' have memory in common", MUSTER_DIST_EUSE,
      run_shared},
     {"rank 1 has other options of ddp than rank 0", MUSTER_DIST_EMISMATCH, run_other_finite},
@@ -149,8 +159,67 @@ static void test_bad(void **state)
         ranks_run(3, bad, &bad_cases[i]);
 }
 
+/* ---- with a sampler ---- */
+
+enum {
+    N_ITEMS = 53,
+    N_SHARDS = 8
+};
+
+/* Reads this rank's items of a batch shard by shard, and counts each. */
+static int batch_read(struct muster_ddp *ddp, struct muster_sampler *sampler,
+                      const struct muster_batch *batch, int32_t *n_seen)
+{
+    uint32_t first, end;
+    uint64_t indices[N_ITEMS], done = 0, begin;
+    muster_ddp_shards(ddp, &first, &end);
+    for (uint32_t shard = first; shard < end; shard++) {
+        uint64_t n = muster_share(batch->n_global, shard, N_SHARDS, &begin);
+        CHECK(batch->begin + done == batch->first + begin,
+              "shard %u of %u to %u begins at %llu, not %llu", shard, first, end,
+              (unsigned long long)(batch->begin + done),
+              (unsigned long long)(batch->first + begin));
+        CHECK(muster_sampler_read(sampler, batch, done, indices, n) == n, "shard %u", shard);
+        for (uint64_t i = 0; i < n; i++)
+            n_seen[indices[i]]++;
+        done += n;
+        CHECK(muster_ddp_shard(ddp, n) == 0, "shard %u", shard);
+    }
+    CHECK(done == batch->n, "%llu of %llu", (unsigned long long)done, (unsigned long long)batch->n);
+    return muster_ddp_finish(ddp);
+}
+
+/* A sampler with as many shards gives a rank the shards that it has of ddp. */
+static int sampled(uint32_t rank, uint32_t size, const void *arg)
+{
+    struct muster_dist *dist = muster_dist_open(NULL);
+    const struct muster_param param = {"w", MUSTER_FLOAT32, 1, NULL, NULL};
+    struct muster_ddp *ddp =
+        muster_ddp_new(dist, &param, 1, &(struct muster_ddp_opts){.n_shards = N_SHARDS});
+    struct muster_sampler *sampler = muster_sampler_new(&(struct muster_sampler_opts){
+        .n_items = N_ITEMS, .batch = 21, .rank = rank, .world = size, .shards = N_SHARDS});
+    struct muster_batch batch;
+    int32_t n_seen[N_ITEMS] = {0};
+    (void)arg;
+    while (muster_sampler_next(sampler, &batch) > 0)
+        CHECK(batch_read(ddp, sampler, &batch, n_seen) == 0, "rank %u of %u", rank, size);
+    CHECK(muster_dist_all_reduce(dist, n_seen, N_ITEMS, MUSTER_INT32, MUSTER_SUM) == 0, "sum");
+    for (size_t i = 0; i < N_ITEMS; i++)
+        CHECK(n_seen[i] == 1, "item %zu: %d times", i, n_seen[i]);
+    muster_sampler_free(sampler);
+    muster_ddp_free(ddp);
+    return muster_dist_close(dist);
+}
+
+static void test_sampled(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= RANKS_MAX; size++)
+        ranks_run(size, sampled, NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bad)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bad), cmocka_unit_test(test_sampled)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -595,6 +595,11 @@ static void test_alone(void **state)
     assert_int_equal(muster_dist_start(dist, NULL, NULL), MUSTER_DIST_EUSE);
     assert_int_equal(muster_dist_close(dist), MUSTER_DIST_EUSE);
     dist = muster_dist_open(NULL);
+    assert_int_equal(muster_dist_test(dist, 0), 1);
+    assert_int_equal(muster_dist_test(dist, 1), MUSTER_DIST_EUSE);
+    assert_string_equal(muster_dist_error(dist), "rank 0: a ticket that was not given");
+    assert_int_equal(muster_dist_close(dist), MUSTER_DIST_EUSE);
+    dist = muster_dist_open(NULL);
     assert_int_equal(muster_dist_fail(dist, MUSTER_DIST_EFAIL, NULL), MUSTER_DIST_EFAIL);
     assert_string_equal(muster_dist_error(dist), "rank 0: it gives no reason");
     assert_int_equal(muster_dist_close(dist), MUSTER_DIST_EFAIL);

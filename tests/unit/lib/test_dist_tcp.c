@@ -184,6 +184,23 @@ static int leave_early(uint32_t rank, uint32_t size, const void *arg)
                                 "rank 0 has closed its handle");
 }
 
+/* The rank's end is noticed if the child has closed its copy of the connections. */
+static int child_survives(uint32_t rank, uint32_t size, const void *arg)
+{
+    struct muster_dist *dist = open_well(1500);
+    (void)size;
+    (void)arg;
+    if (rank == 2 && fork() == 0) {
+        muster_dist_close(dist);
+        sleep_ms(3000);
+        _exit(0);
+    }
+    if (rank == 2)
+        _exit(0);
+    return end_with(dist, muster_dist_barrier(dist), MUSTER_DIST_ELOST,
+                    "the process of rank 2 has ended");
+}
+
 static int one_fails(uint32_t rank, uint32_t size, const void *arg)
 {
     struct muster_dist *dist = open_well(0);
@@ -192,6 +209,31 @@ static int one_fails(uint32_t rank, uint32_t size, const void *arg)
     int rc = rank == 1 ? muster_dist_fail(dist, -77, "the loss is NaN at step 12")
                        : muster_dist_barrier(dist);
     return end_with(dist, rc, -77, "rank 1: the loss is NaN at step 12");
+}
+
+/*
+ * Rank 0 has met all and fails within a barrier; rank 2 has no descriptor for its connection to rank 1, so these two
+ * are still meeting.
+ */
+static int fail_early(uint32_t rank, uint32_t size, const void *arg)
+{
+    struct rlimit limit;
+    (void)size;
+    (void)arg;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    int lowest = dup(0);
+    close(lowest);
+    limit.rlim_cur =
+        rank == 2 ? (rlim_t)lowest + 2 : limit.rlim_cur; /* it listens, and meets rank 0 */
+    setrlimit(RLIMIT_NOFILE, &limit);
+    struct muster_dist *dist = muster_dist_open(&(struct muster_dist_opts){.timeout_ms = 4000});
+    if (rank == 0) {
+        const struct muster_dist_call barrier = {.kind = MUSTER_BARRIER};
+        CHECK(muster_dist_start(dist, &barrier, NULL) == 0, "%s", muster_dist_error(dist));
+        sleep_ms(300);
+        muster_dist_fail(dist, -78, "the data are gone");
+    }
+    return end_with(dist, muster_dist_code(dist), -78, "rank 0: the data are gone");
 }
 
 /* While another thread is in the midst of an operation. */
@@ -245,8 +287,8 @@ static void test_told(void **state)
 {
     (void)state;
     static const unsigned kinds[] = {0, 1, 2, 3, 4};
-    static rank_main *const runs[] = {disagree,    come_late, stand_still,
-                                      leave_early, one_fails, fail_meanwhile};
+    static rank_main *const runs[] = {disagree,  come_late,      stand_still,    leave_early,
+                                      one_fails, fail_meanwhile, child_survives, fail_early};
     struct ranks worlds[countof(runs) + countof(kinds)];
     for (size_t i = 0; i < countof(worlds); i++)
         worlds[i] = i < countof(runs)
