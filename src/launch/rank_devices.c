@@ -44,8 +44,8 @@ int rank_devices_spare(struct launch *launch, struct err *err)
     if (seat->n_devices == 0)
         return fail(
             err, ERR_USAGE,
-            "--gpus takes no device, and --gpus-min needs one for each rank; give --gpus cpu:N, "
-            "or leave --gpus-min out");
+            "--gpus takes no device, and each rank needs one (--gpus-min); --gpus cpu:N takes CPU "
+            "slots");
     if (launch->own.n_ranks != seat->n_devices || launch->request->meeting.n_nodes_max > 1)
         return fail(
             err, ERR_USAGE,

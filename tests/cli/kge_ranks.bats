@@ -130,7 +130,7 @@ reached() { sed -n 's/.*muster: epoch \([0-9]*\) of .*: loss.*/\1/p' log | tail 
     says "nonsense"
     alone "${SMALL[@]}" --epochs 3 -o none -g none
     ended_with 2
-    says "--gpus takes no device" "give --gpus cpu:N, or leave --gpus-min out"
+    says "--gpus takes no device" "each rank needs one (--gpus-min); --gpus cpu:N takes CPU slots"
     alone "${SMALL[@]}" --epochs 3 -o none -g cpu:65
     ended_with 2
     says "--gpus has 65 devices; ranks that start again on fewer (--gpus-min) can have 64 at most; take fewer"
