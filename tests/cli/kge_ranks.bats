@@ -300,6 +300,14 @@ END
     ended_with 2
     says "started otherwise than rank 0: seed=0 there and seed=1 here" "rank 1 (pid " "failed first: status 2"
     [ ! -e model/final_model.safetensors ]
+    worker unvalidated <<END
+#!/bin/sh
+[ \$RANK = 0 ] || more="--valid valid.txt"
+exec "$MUSTER" kge train --train train.txt ${SMALL[*]:4} --epochs 3 -o model \$more
+END
+    run limited "$MUSTER" launch --no-python --nproc-per-node 2 ./unvalidated
+    ended_with 2
+    says "started otherwise than rank 0: validated=none there and validated=24 here, nothing there and eval_every=1 here"
     worker lacks <<END
 #!/bin/sh
 [ \$RANK = 1 ] && more="--train nowhere.txt"
