@@ -165,7 +165,7 @@ static int job_run(struct train_request *ask, const struct kge_data *data, const
     ask->job.train.batch_size = (size_t)ask->batch_size;
     ask->job.train.accumulate = (size_t)ask->accumulate;
     ask->job.train.mode.team = &ask->team;
-    ask->job.overwrite = ask->job.overwrite && !train_ranks_are_restarted();
+    ask->job.is_restarted = train_ranks_are_restarted();
     ask->job.n_threads =
         ask->n_threads ? (unsigned)ask->n_threads : train_ranks_threads(&ask->team);
     struct conve *model = conve_new(&shape, ask->job.folder);

@@ -144,14 +144,27 @@ static int old_unlink(const char *folder, const char *name, struct err *err)
 struct trainings {
     uint64_t ids[4];
     size_t n;
+    bool is_replaced; /* the training in the folder, by --force */
 };
 
 static const char *const own_names[] = {state_name, best_name, final_name};
 
+/*
+ * A restart continues what the first start has begun, although its command says --force. If that
+ * start failed before it replaced an older training, the state is not of this one.
+ */
+static bool is_replaced(const struct train_job *job)
+{
+    cleanup_free char *state = path_of(job, state_name);
+    uint64_t id;
+    bool is_own = train_file_id(state, &id) && id == id_of(job);
+    return job->opts.overwrite && !(job->opts.is_restarted && is_own);
+}
+
 static void trainings_find(const struct train_job *job, struct trainings *all)
 {
-    *all = (struct trainings){.ids = {id_of(job)}, .n = 1};
-    for (size_t i = 0; job->opts.overwrite && i < countof(own_names); i++) {
+    *all = (struct trainings){.ids = {id_of(job)}, .n = 1, .is_replaced = is_replaced(job)};
+    for (size_t i = 0; all->is_replaced && i < countof(own_names); i++) {
         cleanup_free char *path = path_of(job, own_names[i]);
         all->n += train_file_id(path, &all->ids[all->n]);
     }
@@ -187,7 +200,7 @@ static int checkpoint_look(const struct train_job *job, const struct trainings *
     if (!checkpoint_parse(name, &epoch))
         return 0;
     bool is_own = is_of(all, path), is_in_the_way = gets_checkpoint(job, epoch);
-    if (job->opts.overwrite && (is_own || is_in_the_way))
+    if (all->is_replaced && (is_own || is_in_the_way))
         return old_unlink(checkpoint_folder(job), name, err);
     if (!is_own && is_in_the_way)
         return others_fail(path, "--checkpoint-dir", err);
@@ -294,7 +307,7 @@ static int state_take(struct train_job *job, struct err *err)
     cleanup_free char *state = path_of(job, state_name);
     struct trainings all;
     trainings_find(job, &all);
-    int rc = job->opts.overwrite  ? old_remove(job, err)
+    int rc = all.is_replaced      ? old_remove(job, err)
              : path_exists(state) ? state_go_on(job, state, err)
                                   : state_begin(job, &all, err);
     return rc == 0 ? checkpoints_look(job, &all, err) : rc;

@@ -10,7 +10,8 @@
 
 /*
  * Makes and locks the folder. Continues from the state, if there is one; otherwise the folder must
- * not have a finished model. With opts.overwrite, the files of an earlier training are removed.
+ * not have a finished model. With opts.overwrite, the files of an earlier training are removed; but
+ * after a restart (opts.is_restarted) the training continues that the first start has begun.
  */
 MUST_CHECK int folder_begin(struct train_job *job, struct err *err);
 MUST_CHECK int folder_state_save(struct train_job *job, struct err *err);

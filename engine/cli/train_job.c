@@ -83,10 +83,7 @@ static void cut_setting_add(struct train_job *job)
         buf_add_text(&job->settings, " reproducible=1");
 }
 
-/*
- * Compares what all ranks must have alike: the settings, the epochs, and the kind of backend. Words are
- * compared by their places, so the settings, which may have one more, are the last.
- */
+/* Compares what all ranks must have alike: the settings, the epochs, and the kind of backend. */
 static int ranks_compare(struct train_job *job, struct err *err)
 {
     const struct train_job_opts *opts = &job->opts;

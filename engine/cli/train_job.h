@@ -20,6 +20,7 @@ struct train_job_opts {
     uint64_t max_valid_triples; /* 0: all */
     unsigned n_threads;
     bool overwrite;
+    bool is_restarted; /* a launcher has started this command again */
 };
 
 /* In a team (opts.train.mode.team), only rank 0 touches files and prints anything. */

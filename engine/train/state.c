@@ -119,22 +119,40 @@ static void word_add(struct buf *out, struct str word)
         buf_add_text(out, "...");
 }
 
-/* One list may be longer than the other. */
+/* Finds the word with the same key as `word`. False: there is none, and *out is "nothing". */
+static bool word_find(struct str words, struct str word, struct str *out)
+{
+    const char *sign = memchr(word.at, '=', word.len);
+    const struct str key = {word.at, sign ? (size_t)(sign - word.at) + 1 : word.len};
+    while (str_next(&words, ' ', out))
+        if (str_starts_with(*out, key))
+            return true;
+    *out = STR("nothing");
+    return false;
+}
+
+static void difference_add(struct buf *out, struct str was, struct str is, size_t *n)
+{
+    if (str_equal(was, is) || ++*n > WORDS_SHOWN)
+        return;
+    buf_add_text(out, out->len ? ", " : "");
+    word_add(out, was);
+    buf_add_text(out, " there and ");
+    word_add(out, is);
+    buf_add_text(out, " here");
+}
+
 void train_settings_differ(struct buf *out, struct str there, struct str here)
 {
+    struct str rest = there, was, is;
     size_t n = 0;
-    for (bool is_more = true; is_more;) {
-        struct str was = STR("nothing"), is = was;
-        is_more = str_next(&there, ' ', &was);
-        is_more = str_next(&here, ' ', &is) || is_more;
-        if (str_equal(was, is) || ++n > WORDS_SHOWN)
-            continue;
-        buf_add_text(out, out->len ? ", " : "");
-        word_add(out, was);
-        buf_add_text(out, " there and ");
-        word_add(out, is);
-        buf_add_text(out, " here");
+    while (str_next(&rest, ' ', &was)) {
+        (void)word_find(here, was, &is);
+        difference_add(out, was, is, &n);
     }
+    for (rest = here; str_next(&rest, ' ', &is);)
+        if (!word_find(there, is, &was))
+            difference_add(out, was, is, &n);
     if (n > WORDS_SHOWN)
         buf_addf(out, ", and %zu more", n - WORDS_SHOWN);
 }

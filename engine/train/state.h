@@ -9,8 +9,8 @@
 #include "train/trainer.h"
 
 /*
- * Compares two lists of words `key=value` place by place, and adds the first few that differ, with
- * the word of `there` and that of `here`.
+ * Compares the words `key=value` of two lists by their keys, and adds the first few that differ,
+ * with the word of `there` and that of `here`.
  */
 void train_settings_differ(struct buf *out, struct str there, struct str here);
 

@@ -233,9 +233,10 @@ size_t console_text_cut(struct str text, size_t max)
 }
 
 /*
- * wcwidth() knows ASCII alone, since muster sets no locale. These are the wide characters of UAX
- * #11 (East Asian scripts and emoji), and the marks that names in Latin, Japanese and Korean have
- * where files are named in decomposed form, as on macOS. Marks of other scripts count as a column.
+ * wcwidth() knows ASCII alone, since muster sets no locale. These are the blocks of UAX #11 whose
+ * characters are wide (East Asian scripts and emoji), and the marks that names in Latin, Japanese
+ * and Korean have where files are named in decomposed form, as on macOS. Marks of other scripts,
+ * and the few wide characters among narrow symbols, such as U+2705, count as a column.
  */
 static size_t columns_of(unsigned code)
 {
@@ -248,7 +249,9 @@ static size_t columns_of(unsigned code)
         {0x3040, 0x3098, 2},   {0x3099, 0x309a, 0},   {0x309b, 0xa4cf, 2},   {0xa960, 0xa97f, 2},
         {0xac00, 0xd7a3, 2},   {0xf900, 0xfaff, 2},   {0xfe00, 0xfe0f, 0},   {0xfe10, 0xfe1f, 2},
         {0xfe20, 0xfe2f, 0},   {0xfe30, 0xfe6f, 2},   {0xff00, 0xff60, 2},   {0xffe0, 0xffe6, 2},
-        {0x1f300, 0x1f64f, 2}, {0x1f680, 0x1f6ff, 2}, {0x1f900, 0x1f9ff, 2}, {0x20000, 0x3fffd, 2},
+        {0x16fe0, 0x18d7f, 2}, {0x1aff0, 0x1b2ff, 2}, {0x1f200, 0x1f2ff, 2}, {0x1f300, 0x1f64f, 2},
+        {0x1f680, 0x1f6ff, 2}, {0x1f7e0, 0x1f7f0, 2}, {0x1f900, 0x1f9ff, 2}, {0x1fa70, 0x1faff, 2},
+        {0x20000, 0x3fffd, 2},
     };
     for (size_t i = 0; i < countof(ranges) && code >= ranges[i].first; i++)
         if (code <= ranges[i].last)

@@ -224,8 +224,11 @@ static int parts_write(const struct split_job *job, const struct split_target *t
 static void table_add(struct buf *out, const struct split_job *job)
 {
     size_t width = strlen("PART");
-    for (size_t i = 0; i < job->n_parts; i++)
-        width = MAX(width, console_text_width(str_of(job->paths[i])));
+    for (size_t i = 0; i < job->n_parts; i++) {
+        cleanup_buf struct buf name = BUF_INIT;
+        console_text_add(&name, str_of(job->paths[i]), false);
+        width = MAX(width, console_text_width(buf_str(&name)));
+    }
     buf_addf(out, "%-*s  %12s  %12s  %14s\n", (int)width, "PART", "FIRST", "RECORDS", "BYTES");
     for (size_t i = 0; i < job->n_parts; i++) {
         cleanup_buf struct buf name = BUF_INIT;

@@ -214,6 +214,29 @@ END
     same_bytes whole model
 }
 
+@test "with --force, ranks that start again replace another training that the first ones did not come to" {
+    alone "${SMALL[@]}" --epochs 2 -o model
+    ended_with 0
+    worker second <<END
+#!/bin/sh
+[ "\$TORCHELASTIC_RESTART_COUNT" -gt 0 ] || exit 1
+exec "$MUSTER" kge train ${SMALL[*]} --epochs 3 --seed 9 -o model --force
+END
+    run limited "$MUSTER" launch --no-python --nproc-per-node 2 --max-restarts 1 ./second
+    ended_with 0
+    alone "${SMALL[@]}" --epochs 3 --seed 9 -o whole
+    same_bytes whole model
+}
+
+@test "a training that was started again says that the same command goes on without --force" {
+    TORCHELASTIC_RESTART_COUNT=1 begin "$MUSTER" kge train "${SMALL[@]}" --epochs 100000 -o model --force
+    wait_for holds log ": loss"
+    kill -TERM "$pid"
+    its_end
+    ended_with 75
+    says "the same command without --force goes on from there"
+}
+
 @test "ranks on several hosts train the same bits over TCP, and start again on all of them" {
     local epochs=12 port far
     alone "${SMALL[@]}" --epochs $epochs -o whole
@@ -300,6 +323,14 @@ END
     ended_with 2
     says "started otherwise than rank 0: seed=0 there and seed=1 here" "rank 1 (pid " "failed first: status 2"
     [ ! -e model/final_model.safetensors ]
+    worker unvalidated <<END
+#!/bin/sh
+[ \$RANK = 0 ] || more="--valid valid.txt"
+exec "$MUSTER" kge train --train train.txt ${SMALL[*]:4} --epochs 3 -o model \$more
+END
+    run limited "$MUSTER" launch --no-python --nproc-per-node 2 ./unvalidated
+    ended_with 2
+    says "started otherwise than rank 0: validated=none there and validated=24 here, nothing there and eval_every=1 here"
     worker lacks <<END
 #!/bin/sh
 [ \$RANK = 1 ] && more="--train nowhere.txt"

@@ -372,7 +372,7 @@ END
     with_state train.settings "$(printf 'x%.0s' {1..100000}) $e]0;owned$e\\ $(printf '\u20ac%.0s' {1..1000}) $e[2J a b c d"
     train -o model --epochs 4
     ended_with 2
-    says "xxxx... there and entities=60 here" "€€... there and" "more; --force begins anew"
+    says "xxxx... there and nothing here" "€€... there and nothing here" "more; --force begins anew"
     says_not "$e" owned
     with_state train.settings ""
     train -o model --epochs 4

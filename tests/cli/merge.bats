@@ -314,6 +314,8 @@ END
     printf 'id\n2\n' >b.csv
     refuses 2 "a.jsonl is jsonl, b.csv is csv; give --format-out, the format of the output, or --format" -- a.jsonl b.csv
     refuses 2 "records of jsonl cannot be written as lines; give --format-out jsonl, json, csv or tsv" -- a.jsonl --format-out lines
+    echo x >c.txt
+    refuses 2 "records of csv cannot be written as lines" -- c.txt b.csv --format-out lines
     merge a.jsonl b.csv --format-out jsonl -o out
     ended_with 0
     printf '{"id":1}\n{"id":"2"}\n' >wanted

@@ -139,6 +139,14 @@ csv_rows() {
     diff -r one two
 }
 
+@test "the table is as wide as its names are printed" {
+    seq 4 >in.txt
+    run "$MUSTER" split -q -n 2 -o $'a\xff{n}.txt' in.txt
+    ended_with 0
+    says 'a\xff'
+    [ "$(awk '{ print length }' <<<"$output" | sort -u | wc -l)" = 1 ]
+}
+
 @test "a folder for temporary files that is not there is wrong usage" {
     seq 9 | sed 's/.*/{"id":&}/' | gzip >in.jsonl.gz
     TMPDIR=/nowhere run "$MUSTER" split -n 3 in.jsonl.gz

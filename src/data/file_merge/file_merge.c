@@ -28,12 +28,13 @@ static enum out_format out_of_record(enum record_format format)
     BUG("format %d", format);
 }
 
-static bool is_uniform(const struct file_merge *merge)
+/* The format of the first file that has another one than `format`; if there is none, `format`. */
+static enum record_format other_format(const struct file_merge *merge, enum record_format format)
 {
     for (size_t i = 0; i < merge->n_files; i++)
-        if (merge->files[i].format != merge->format)
-            return false;
-    return true;
+        if (merge->files[i].format != format)
+            return merge->files[i].format;
+    return format;
 }
 
 /*
@@ -52,11 +53,12 @@ static int out_format_settle(struct file_merge *merge, const char *output, struc
         format = out_format_of_path(output);
     if (merge->opts->out_format == OUT_AUTO && format == OUT_LINES)
         format = own;
-    if (format == OUT_LINES && (own != OUT_LINES || !is_uniform(merge)))
+    enum record_format other = other_format(merge, FORMAT_LINES);
+    if (format == OUT_LINES && other != FORMAT_LINES)
         return fail(
             err, ERR_USAGE,
             "records of %s cannot be written as lines; give --format-out jsonl, json, csv or tsv",
-            record_format_name(merge->format));
+            record_format_name(other));
     if (merge->is_metadata && format != OUT_JSON)
         return fail(
             err, ERR_USAGE,
@@ -163,7 +165,8 @@ static int expect_check(const struct file_merge *merge, struct err *err)
 
 static bool is_converted(const struct file_merge *merge)
 {
-    return !is_uniform(merge) || merge->stats->out_format != out_of_record(merge->format);
+    return other_format(merge, merge->format) != merge->format ||
+           merge->stats->out_format != out_of_record(merge->format);
 }
 
 /*

@@ -315,6 +315,7 @@ static void a_name_takes_columns_and_not_bytes(void **state)
         {"\u1112\u1161\u11ab", 2},             /* the parts of a Korean syllable */
         {"\ud55c\uff21\uff76", 5},             /* a syllable, a fullwidth A, a halfwidth ka */
         {"\U00020000\U0001f600\U0001d538", 5}, /* above U+FFFF: Chinese, a face, a letter */
+        {"\U0001fa90\U0001f7e2\U00017000", 6}, /* a planet, a circle, a letter of Tangut */
         {"\xff\xe6\x97", 3},                   /* no UTF-8: a column each */
     };
     (void)state;
