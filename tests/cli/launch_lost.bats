@@ -58,6 +58,25 @@ END
     [ ! -s zero.out ] && [ ! -s one.out ]
 }
 
+@test "ranks that are ended while they wait for those before them are not awaited" {
+    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf keep_alive_interval=1,is_host"
+    cat >kept.sh <<'END'
+[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 3
+[ $RANK = 0 ] || echo $PPID >guard.pid
+exec sleep 60
+END
+    node zero $words=1 --shutdown-timeout 1s --max-restarts 1 --no-python sh kept.sh
+    wait_for listens
+    node one $words=0 --shutdown-timeout 1s --no-python sh kept.sh
+    wait_for test -s guard.pid
+    kill -STOP "$(cat guard.pid)" "${PIDS[one]}" # the guard does not end the old rank 1
+    wait_for holds zero.err "machine 1 ($(hostname)) is gone: nothing was heard"
+    kill -CONT "${PIDS[one]}"
+    node_ended_with zero 3
+    kill -CONT "$(cat guard.pid)"
+    node_ended_with one 3
+}
+
 @test "another muster at the place of a lost one cannot say that the old ranks have ended" {
     local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf is_host"
     cat >deaf.sh <<'END'
