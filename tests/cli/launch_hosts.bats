@@ -237,6 +237,16 @@ END
     says "all ranks start again in " "when those of the lost host must have ended (restart 1 of 1)" "two: it is connected again" "two: its old ranks have ended"
 }
 
+@test "a host that is lost while no ranks are there comes back without a word about old ones" {
+    launch_begin --max-restarts 1 --restart-pause 5s --hosts one=cpu:1,two=cpu:1 --via './reach {host}' --no-python sh -c '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3'
+    wait_for holds said "all ranks start again in 5.0 s"
+    kill -KILL "$(agent_of two)"
+    map_end
+    ended_with 0
+    says "two: it is connected again"
+    says_not "its old ranks"
+}
+
 @test "with --hosts-min the ranks start, and start again, on the hosts that are there" {
     worker via <<'END'
 #!/bin/sh

@@ -58,6 +58,20 @@ END
     [ ! -s zero.out ] && [ ! -s one.out ]
 }
 
+@test "a machine that is lost before it has ranks comes back without a word about old ones" {
+    node zero $(static 3 0) --rdzv-conf keep_alive_interval=1 --no-python true
+    node one $(static 3 1) --no-python true
+    wait_for holds zero.err "2 of 3 machines are here (missing: 2)"
+    kill -STOP "${PIDS[one]}"
+    wait_for holds zero.err "machine 1 ($(hostname)) is gone: nothing was heard"
+    kill -CONT "${PIDS[one]}"
+    node two $(static 3 2) --no-python true
+    node_ended_with zero 0
+    node_ended_with one 0
+    node_ended_with two 0
+    ! grep "old ranks" zero.err
+}
+
 @test "ranks that are ended while they wait for those before them are not awaited" {
     local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf keep_alive_interval=1,is_host"
     cat >kept.sh <<'END'
