@@ -209,10 +209,12 @@ static int name_take(const struct kernel_name *name)
     return steal_fd(&fd);
 }
 
-static bool name_is_taken(const struct kernel_name *name)
+/* 0: a process holds the name; ECONNREFUSED: none does; any other errno: it is not known. */
+static int name_look(const struct kernel_name *name)
 {
     cleanup_fd int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    return fd >= 0 && connect(fd, (const struct sockaddr *)&name->address, name->len) == 0;
+    bool is_held = fd >= 0 && connect(fd, (const struct sockaddr *)&name->address, name->len) == 0;
+    return is_held ? 0 : errno;
 }
 
 /* ---- the file ---- */
@@ -369,7 +371,7 @@ bool device_locks_be_present(struct device_locks *locks, const char *presence)
 bool presence_is_held(const char *presence)
 {
     const struct kernel_name name = name_of_presence(presence);
-    return name_is_taken(&name);
+    return name_look(&name) != ECONNREFUSED; /* a sandbox may hide processes from each other */
 }
 
 static bool is_among(size_t device, const size_t *devices, size_t n_devices)
@@ -431,7 +433,7 @@ static bool look(const struct device *device, struct buf *holder, enum holder *w
     cleanup_fd int folder = open(lock_folder(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     cleanup_fd int fd = folder < 0 ? -1 : file_open(folder, name, false);
     const struct kernel_name in_kernel = name_of_device(name);
-    bool is_locked = name_is_taken(&in_kernel) ||
+    bool is_locked = name_look(&in_kernel) == 0 ||
                      (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK);
     if (is_locked)
         *who = read_holder(fd, holder);

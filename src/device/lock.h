@@ -51,7 +51,10 @@ void device_locks_sign(const struct device_locks *locks, const char *run);
  * not allow names.
  */
 bool device_locks_be_present(struct device_locks *locks, const char *presence);
-/* Does a process hold this name? Names of another machine or network namespace are not seen. */
+/*
+ * False only if no process holds this name for certain. Names of another machine or network
+ * namespace are not seen.
+ */
 bool presence_is_held(const char *presence);
 /*
  * The descriptors that a process must keep open to hold these devices' locks: up to two per device,

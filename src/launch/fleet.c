@@ -141,7 +141,7 @@ static void host_look(struct fleet_host *host)
     }
     const char *why = view_of(host).why;
     host->is_up = is_up;
-    host->may_live |= !is_up;
+    host->may_live |= !is_up && lead_awaits(launch, node);
     host->next.is_wanted = false;
     launch->others.nodes[node].is_here = is_up;
     if (!is_up) {

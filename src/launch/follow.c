@@ -102,11 +102,28 @@ void follow_on_start(void *context, const struct rendezvous_start *start)
     next_start(launch);
 }
 
+static void ranks_end(struct launch *launch, const struct rendezvous_end *how)
+{
+    launch->orders.has_next = false;
+    machine_end(&launch->own, how);
+}
+
+/* Ranks that still wait for those before them never start, but the leader awaits their ends. */
+static void next_tell_ended(const struct launch *launch)
+{
+    struct rendezvous_exit exit = {.generation = launch->orders.next.generation,
+                                   .status = 128 + SIGTERM,
+                                   .exit_signal = SIGTERM};
+    for (; exit.local_rank < launch->own.n_ranks; exit.local_rank++)
+        rendezvous_tell_exit(launch->rendezvous, &exit);
+}
+
 void follow_on_end(void *context, const struct rendezvous_end *how)
 {
     struct launch *launch = context;
-    launch->orders.has_next = false;
-    machine_end(&launch->own, how);
+    if (launch->orders.has_next)
+        next_tell_ended(launch);
+    ranks_end(launch, how);
 }
 
 /* Asks where a rank's threads stand; watch_where() gets the answer. */
@@ -169,7 +186,7 @@ void follow_on_lost(void *context, const struct err *why)
     launch->orders.are_orphans = launch->own.n_alive > 0;
     launch->orders.is_welcome = false;
     wait_begin(launch);
-    follow_on_end(launch, &politely);
+    ranks_end(launch, &politely);
 }
 
 void follow_on_failed(void *context, const struct err *why)
@@ -192,7 +209,7 @@ void follow_stop(struct launch *launch, bool is_at_once)
         rendezvous_leave(launch->rendezvous, str_of(why));
     rendezvous_flush(launch->rendezvous, shell_now(launch->shell)); /* perhaps for the last time */
     launch->is_over = true;
-    follow_on_end(launch, &how);
+    ranks_end(launch, &how);
 }
 
 void follow_tell_exit(struct launch *launch, const struct rank *rank)

@@ -224,6 +224,8 @@ void lead_end(struct launch *launch, const struct rendezvous_over *over);
 /* Kills all ranks at once; machines that do not answer are given up. */
 void lead_kill(struct launch *launch);
 void lead_release(struct launch *launch);
+/* Does the gang await the end of a rank of this node? */
+bool lead_awaits(const struct launch *launch, uint32_t node);
 void lead_on_joined(void *context, const struct rendezvous_member *member);
 void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *exit);
 void lead_on_empty(void *context, uint32_t node);

@@ -174,14 +174,31 @@ static uint64_t emptied_ms(const struct launch *launch, const struct other *othe
     return shell_now(launch->shell) + notice_ms + other->grace_ms + EMPTIED_SLACK_MS;
 }
 
-void lead_on_left(void *context, uint32_t node, const struct err *why, bool has_closed)
+bool lead_awaits(const struct launch *launch, uint32_t node)
 {
-    struct launch *launch = context;
-    struct other *other = &launch->others.nodes[node];
+    struct gang_member member = {0};
+    bool any = false;
+    (void)gang_member(launch->gang, node, &member);
+    for (uint32_t i = 0; i < member.n_ranks; i++)
+        any = any || gang_awaits(launch->gang, member.first_rank + i);
+    return any;
+}
+
+/* Ranks of the muster that has gone may live. */
+static void loss_note(const struct launch *launch, struct other *other, bool has_closed)
+{
     bool is_only =
         shell_now(launch->shell) >= other->gone_ms || other->lost_process == other->process;
     other->lost_process = is_only ? other->process : 0;
     other->gone_ms = MAX(other->gone_ms, emptied_ms(launch, other, has_closed));
+}
+
+void lead_on_left(void *context, uint32_t node, const struct err *why, bool has_closed)
+{
+    struct launch *launch = context;
+    struct other *other = &launch->others.nodes[node];
+    if (lead_awaits(launch, node))
+        loss_note(launch, other, has_closed);
     other->is_here = false;
     launch->others.n_here--;
     free(other->left);

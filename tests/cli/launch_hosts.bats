@@ -237,6 +237,43 @@ END
     says "all ranks start again in " "when those of the lost host must have ended (restart 1 of 1)" "two: it is connected again" "two: its old ranks have ended"
 }
 
+@test "a host that is lost while no ranks are there comes back without a word about old ones" {
+    launch_begin --max-restarts 1 --restart-pause 5s --hosts one=cpu:1,two=cpu:1 --via './reach {host}' --no-python sh -c '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3'
+    wait_for holds said "all ranks start again in 5.0 s"
+    kill -KILL "$(agent_of two)"
+    map_end
+    ended_with 0
+    says "two: it is connected again"
+    says_not "its old ranks"
+}
+
+@test "an agent in another network namespace cannot say that the old ranks have ended" {
+    unshare -n true 2>/dev/null || skip "no network namespaces here"
+    link_serve # a host that outlives its transport, as a real one does
+    worker via <<'END'
+#!/bin/sh
+host=$1
+shift
+[ "$host" = two ] || exec "$@"
+[ ! -e old.1 ] || exec "$LINK_RELAY" --to link unshare -n "$@"
+exec "$LINK_RELAY" --to link sh -c 'echo $$ >agent; exec "$@"' sh "$@"
+END
+    worker deaf <<'END'
+#!/bin/sh
+[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || { [ ! -e /proc/$(cat old.1) ] || touch lives; exit 0; }
+[ "$RANK" = 0 ] || { trap '' TERM; echo $$ >old.1; }
+while :; do sleep 0.1; done
+END
+    launch_begin --max-restarts 1 --host-timeout 2s --shutdown-timeout 4s --hosts one=cpu:1,two=cpu:1 --via './via {host}' --no-python ./deaf
+    wait_for test -s old.1
+    kill -KILL "$(cat agent)"
+    map_end
+    ended_with 0
+    [ ! -e lives ]
+    says "two: it is connected again"
+    says_not "its old ranks have ended"
+}
+
 @test "with --hosts-min the ranks start, and start again, on the hosts that are there" {
     worker via <<'END'
 #!/bin/sh

@@ -3,40 +3,7 @@
 #
 # Ranks on several machines: the same command on each. The machines are processes here, and network namespaces.
 load helpers
-
-setup() {
-    common_setup
-    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=4 MUSTER_SYSFS=/nowhere TMPDIR=$PWD/tmp
-    unset PYTHON_EXEC ${!PET_@} ${!SLURM_@} ${!OMPI_@} ${!PMI@} MASTER_ADDR MASTER_PORT
-    mkdir tmp
-    PORT=$(free_port)
-    cat >shows.py <<'END'
-import os, sys
-print(os.environ["RANK"], *(os.environ.get(name, "-") for name in sys.argv[1].split(",")), flush=True)
-END
-    cat >part.sh <<'END'
-[ "$RANK" != "$1" ] || { sleep 0.3; echo "rank $RANK is ill" >&2; exit 3; }
-exec sleep 60
-END
-}
-
-# node NAME ARGUMENT...: the muster of another machine. Its output is in NAME.out and NAME.err, its pid in ${PIDS[NAME]}.
-declare -gA PIDS
-node() {
-    local name=$1
-    shift
-    "$MUSTER" launch "$@" >"$name.out" 2>"$name.err" 3>&- 4>&- &
-    PIDS[$name]=$!
-}
-node_ended_with() {
-    local status=0
-    wait_for is_gone "${PIDS[$1]}"
-    wait "${PIDS[$1]}" || status=$?
-    [ $status = "$2" ] || { echo "$1: status $status"; cat "$1.err"; return 1; }
-}
-launch() { run --separate-stderr limited "$MUSTER" launch "$@"; }
-err_says() { output=$stderr says "$@"; }
-static() { echo --nnodes "$1" --node-rank "$2" --master-port "$PORT"; }
+load launch_nodes_helpers
 
 @test "static: every rank of three machines with unequal counts has torchrun's environment" {
     node one $(static 3 1) --nproc-per-node 2 --rdzv-id j shows.py LOCAL_RANK,WORLD_SIZE,LOCAL_WORLD_SIZE,GROUP_RANK,GROUP_WORLD_SIZE,ROLE_RANK,ROLE_WORLD_SIZE,MASTER_ADDR,TORCHELASTIC_RUN_ID
@@ -220,80 +187,6 @@ END
     [ "$(cat one.out)" = "1 of 2, 1" ]
 }
 
-# Rank 1 ignores SIGTERM. The first generation is over at once on the machine that leads; what then becomes of rank 0 shows
-# whether rank 1 lives.
-deaf_begin() {
-    local words="--nnodes 1:2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf last_call_timeout=1,keep_alive_interval=1,is_host"
-    cat >deaf.sh <<'END'
-case $WORLD_SIZE$RANK in
-20) exec sleep 60 ;;
-21) trap "" TERM; echo $$ >deaf.pid; while :; do sleep 0.1; done ;;
-10) [ ! -e /proc/$(cat deaf.pid) ] || echo "rank 1 lives" ;;
-esac
-END
-    node zero $words=1 --shutdown-timeout 1s --max-restarts 1 --no-python sh deaf.sh
-    wait_for listens
-    node one $words=0 --shutdown-timeout 3s --no-python sh deaf.sh
-    wait_for test -s deaf.pid
-}
-
-@test "ranks start again when those of a lost machine must have ended, though its muster is gone or silent" {
-    local way
-    for way in KILL STOP; do
-        rm -f deaf.pid
-        deaf_begin
-        kill -$way "${PIDS[one]}"
-        wait_for holds zero.err "machine 1 ($(hostname)) is gone: "
-        kill -KILL "${PIDS[one]}" 2>/dev/null || true # one that stands still is ended at last
-        node_ended_with zero 0
-        cat zero.out
-        [ ! -s zero.out ]
-        grep -Eq "all ranks start again in $([ $way = KILL ] && echo '[34]' || echo '[67]')\.[0-9] s, when those of the lost machine must have ended \(restart 1 of 1\)" zero.err
-    done
-}
-
-@test "a lost machine that is back, and says that its old ranks have ended, is not waited for any longer" {
-    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf keep_alive_interval=1,is_host"
-    cat >back.sh <<'END'
-[ $TORCHELASTIC_RESTART_COUNT = 0 ] || { [ ! -e /proc/$(cat back.pid) ] || echo "the old rank 1 lives"; exit 0; }
-[ $RANK = 0 ] || echo $$ >back.pid
-exec sleep 60
-END
-    node zero $words=1 --shutdown-timeout 90s --max-restarts 1 --no-python sh back.sh
-    wait_for listens
-    node one $words=0 --shutdown-timeout 90s --no-python sh back.sh
-    wait_for test -s back.pid
-    kill -STOP "${PIDS[one]}"
-    wait_for holds zero.err "machine 1 ($(hostname)) is gone: nothing was heard"
-    wait_for holds zero.err ", when those of the lost machine must have ended (restart 1 of 1)"
-    kill -CONT "${PIDS[one]}"
-    node_ended_with zero 0 # within the time of wait_for, which is shorter than 90 seconds
-    node_ended_with one 0
-    cat zero.out one.out
-    [ ! -s zero.out ] && [ ! -s one.out ]
-}
-
-@test "another muster at the place of a lost one cannot say that the old ranks have ended" {
-    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf is_host"
-    cat >deaf.sh <<'END'
-[ $TORCHELASTIC_RESTART_COUNT = 0 ] || { [ ! -e /proc/$(cat deaf.pid) ] || echo "the old rank 1 lives"; exit 0; }
-[ $RANK = 1 ] || exec sleep 60
-trap "" TERM
-echo $$ >deaf.pid
-while :; do sleep 0.1; done
-END
-    node zero $words=1 --shutdown-timeout 1s --max-restarts 1 --no-python sh deaf.sh
-    wait_for listens
-    node one $words=0 --shutdown-timeout 3s --no-python sh deaf.sh
-    wait_for test -s deaf.pid
-    kill -KILL "${PIDS[one]}"
-    node one $words=0 --shutdown-timeout 3s --no-python sh deaf.sh
-    node_ended_with zero 0
-    node_ended_with one 0
-    cat zero.out one.out
-    [ ! -s zero.out ] && [ ! -s one.out ]
-}
-
 @test "machines that do not come are named while the others wait, and the wait ends with status 69" {
     node zero $(static 4 0) --rdzv-conf join_timeout=6 --no-python true
     node two $(static 4 2) --rdzv-conf join_timeout=6 --no-python true
@@ -423,8 +316,6 @@ END
     err_says "port $PORT"
     [ ! -e made ]
 }
-is_connected() { grep -qi " [0-9A-F]*:[0-9A-F]* [0-9A-F]*:$(printf %04X "$PORT") 01 " /proc/net/tcp /proc/net/tcp6; }
-listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', $PORT)).close()" 2>/dev/null; }
 
 @test "the tasks of mpirun are the ranks" {
     command -v mpirun >/dev/null || skip "mpirun is not installed"

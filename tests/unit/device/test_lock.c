@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -240,6 +241,20 @@ static void a_presence_is_seen_until_all_who_hold_it_have_ended(void **state)
     assert_false(presence_is_held("test-lock.1"));
 }
 
+/* Whoever believes that it is free starts ranks beside those that hold it. */
+static void a_presence_that_cannot_be_looked_at_is_held(void **state)
+{
+    (void)state;
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){0, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    bool is_held = presence_is_held("test-lock.1");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(is_held);
+    assert_false(presence_is_held("test-lock.1"));
+}
+
 static void the_folder_is_sticky_and_for_everybody(void **state)
 {
     (void)state;
@@ -318,6 +333,7 @@ int main(void)
         WITH_FOLDER(asking_does_not_take),
         WITH_FOLDER(cpu_slots_and_simulated_devices_are_not_locked),
         WITH_FOLDER(a_presence_is_seen_until_all_who_hold_it_have_ended),
+        WITH_FOLDER(a_presence_that_cannot_be_looked_at_is_held),
         WITH_FOLDER(the_folder_is_sticky_and_for_everybody),
         WITH_FOLDER(a_folder_that_could_be_a_trap_is_refused),
         WITH_FOLDER(a_lock_file_that_is_a_link_is_refused_and_its_target_untouched),
