@@ -193,6 +193,17 @@ static int spec_take(struct str word, char **gpus, struct err *err)
     return 0;
 }
 
+/* A file names hosts: the words of the list that stand for jobs would be taken for a host of that name. */
+static int name_check(struct str name, struct err *err)
+{
+    bool is_of_list = str_equal(name, STR("slurm")) || str_starts_with(name, STR("slurm:"));
+    return is_of_list ? fail(err, ERR_USAGE,
+                             "--hosts: '%.*s' belongs into the list (--hosts %.*s,@FILE); a host "
+                             "of that name is written USER@%.*s",
+                             (int)name.len, name.at, (int)name.len, name.at, (int)name.len, name.at)
+                      : 0;
+}
+
 /* "node1 slots=4", "node1 gpus=0-3", "node1=0-3", "node1"; other words of such files are ignored. */
 static int line_take(struct host_list *list, struct str line, struct err *err)
 {
@@ -207,6 +218,8 @@ static int line_take(struct host_list *list, struct str line, struct err *err)
         gpus = xstrndup(equals + 1, name.len - (size_t)(equals + 1 - name.at));
         name.len = (size_t)(equals - name.at);
     }
+    if (name_check(name, err) != 0)
+        return ERR_USAGE;
     while (word_next(&line, &word))
         if (spec_take(word, &gpus, err) != 0)
             return ERR_USAGE;

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "node/host_list.h"
 #include "node/launcher.h"
 
@@ -154,6 +155,25 @@ static void what_is_wrong_is_named(void **state)
     refuse("@/nowhere/hosts", "/nowhere/hosts");
 }
 
+static void a_file_names_hosts_and_no_jobs(void **state)
+{
+    (void)state;
+    static const char *const lines[][2] = {
+        {"slurm\n", "line 1: --hosts: 'slurm' belongs into the list (--hosts slurm,@FILE)"},
+        {"node1\nslurm:4 slots=2\n", "line 2: --hosts: 'slurm:4' belongs into the list"},
+        {"slurm=0-3\n", "line 1: --hosts: 'slurm' belongs into the list"}};
+    for (size_t i = 0; i < countof(lines); i++) {
+        char path[] = "/tmp/muster-hosts-XXXXXX";
+        int fd = mkstemp(path);
+        size_t len = strlen(lines[i][0]);
+        assert_true(fd >= 0 && write(fd, lines[i][0], len) == (ssize_t)len);
+        close(fd);
+        cleanup_free char *list = xasprintf("@%s", path);
+        refuse(list, lines[i][1]);
+        unlink(path);
+    }
+}
+
 static void command_expect(const char *via, const char *agent_path, const char *host,
                            const char *wanted)
 {
@@ -212,6 +232,7 @@ int main(void)
         cmocka_unit_test(a_host_may_have_devices_of_its_own),
         cmocka_unit_test(slurm_with_a_number_is_so_many_jobs),
         cmocka_unit_test(files_have_one_host_a_line),
+        cmocka_unit_test(a_file_names_hosts_and_no_jobs),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(the_launcher_fills_in_the_host),
         cmocka_unit_test(a_command_without_its_quote_is_refused),
