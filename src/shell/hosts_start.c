@@ -208,14 +208,17 @@ static int jobs_show(const struct host_list *list, const char *args, struct err 
         n_jobs, buf_text(&command));
 }
 
-/* What launcher_command() keeps from srun. A worker that misses it may not say so. */
-static void withheld_note(struct hosts *hosts, const struct host_list *list)
+/* A worker that misses a secret may not say so. */
+void hosts_withheld_note(struct hosts *hosts, const struct host_list *list)
 {
     cleanup_buf struct buf names = BUF_INIT;
     bool has_srun = false;
     for (size_t i = 0; i < list->len; i++)
         has_srun = has_srun || list->at[i].is_slurm || list->at[i].is_job;
-    for (char **at = environ; has_srun && !hosts->wish.via && *at; at++)
+    if (!has_srun || hosts->wish.via || hosts->has_noted_secrets)
+        return;
+    hosts->has_noted_secrets = true;
+    for (char **at = environ; *at; at++)
         if (env_is_secret(*at) && !str_starts_with(str_of(*at), STR(LIBMUSTER_TOKEN "=")))
             buf_addf(&names, " %.*s", (int)strcspn(*at, "="), *at);
     if (names.len > 0)
@@ -233,7 +236,7 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
         return rc;
     hosts->job = list.job;
     list.job = (struct slurm_job){0};
-    withheld_note(hosts, &list);
+    hosts_withheld_note(hosts, &list);
     if (wish->hosts_min == HOSTS_ALL)
         hosts->wish.hosts_min = list.len;
     else if (wish->hosts_min > list.len)

@@ -44,6 +44,17 @@ END
         grep -q "secrets are sent to nodes only if --env names them; here are:.* HF_TOKEN" muster-runs/latest/orchestrator.log
         ! grep -q hidden muster-runs/latest/*.log || false
     done
+    # The same of a host that is added later, and once.
+    slow_filter
+    seq 1 300 >in.txt
+    map_begin -g cpu:1 --fresh -f -o out.txt in.txt -- ./slow
+    wait_for has_logged "cpu_0: attempt"
+    wait_for limited "$MUSTER" hosts --add slurm:1
+    "$MUSTER" hosts --add slurm:1 >/dev/null
+    map_end
+    ended_with 0
+    [ "$(grep -c "secrets are sent to nodes only if --env names them; here are:.* HF_TOKEN" muster-runs/latest/orchestrator.log)" = 1 ]
+    wait_for nothing_is_queued
 }
 
 @test "launch: the ranks of one program on all nodes, and a step that is cancelled is a host that is lost" {
