@@ -436,13 +436,13 @@ static void on_greeted(void *context, const struct remote_greeting *greeting)
                  h->hosts->bundles.program);
 }
 
-/* There is no log yet. A line from before its agent spoke may be read after that: it comes by another pipe. */
+/* There is no log yet. What comes after its agent spoke is shown to the user at once: the log gets it later. */
 static void early_keep(struct remote_host *h, struct str line)
 {
     if (!h->was_greeted && h->said.len < WIRE_NOISE_KEPT_BYTES)
         buf_addf(&h->said, "%.*s\n", (int)line.len, line.at);
-    else if (h->was_greeted && h->n_said <= PRINTED_MAX && h->hosts->shell->verb->takes_seats)
-        printed_note(h, line);
+    else if (h->was_greeted && h->n_said <= PRINTED_MAX)
+        buf_addf(&h->hosts->shown, "%s: %.*s\n", h->host.name, (int)line.len, line.at);
 }
 
 static void on_said(void *context, struct str line)

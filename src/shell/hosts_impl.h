@@ -82,6 +82,7 @@ struct hosts {
     size_t len;
     struct bundles bundles; /* of the program, for hosts where it is not installed */
     struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
+    struct buf shown; /* likewise, but the user has seen them already */
     bool has_noted_secrets; /* hosts_withheld_note() has looked */
     bool has_local,
         is_leaving; /* has_local: this machine is in the list, or the run began on it alone */

@@ -445,6 +445,21 @@ END
     [ "$(query "select count(*) from samples")" -ge 1 ]
 }
 
+@test "what an agent warns of is shown once, and stands in the run's log once, although that is opened later" {
+    local via="env MUSTER_NVML=/nowhere MUSTER_SYSFS=/nowhere" warning="CPU slots\? instead"
+    seq 1 5 >in.txt
+    map --dry-run --hosts one --via "$via" -o out.txt in.txt -- cat
+    ended_with 0
+    [ "$(grep -c "one: .*$warning" <<<"$output")" = 1 ]
+    map --hosts one --via "$via" -o out.txt in.txt -- cat
+    ended_with 0
+    [ "$(grep -c "one: .*$warning" <<<"$output")" = 1 ]
+    [ "$(log | grep -c "WARN  host: one: .*$warning")" = 1 ]
+    map --hosts one,two --hosts-min 2 --via "sh -c '[ \$0 = one ] || exit 1; exec $via \"\$@\"' {host}" -f --fresh -o out.txt in.txt -- cat
+    ended_with 69
+    [ "$(grep -c "one: .*$warning" <<<"$output")" = 1 ]
+}
+
 @test "a run of another host's device is refused there, by its lock" {
     export MUSTER_SYSFS=/nowhere MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1
     seq 1 10 >in.txt
