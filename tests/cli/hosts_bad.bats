@@ -131,6 +131,13 @@ END
     same in.txt out3.txt
 }
 
+@test "a command that hands no input on, as kubectl exec without -i, is named, with the cure" {
+    seq 1 5 >in.txt
+    run limited "$MUSTER" map --hosts one=cpu:1 --via "sh -c 'exec \"\$@\" </dev/null' kubectl" -o out.txt in.txt -- cat
+    ended_with 69
+    says "one: sh ended with status 0; nothing came back from there (docker exec and kubectl exec need -i)"
+}
+
 @test "a terminal on the way to a host is named, with the cure" {
     seq 1 5 >in.txt
     pyworker via <<'END'
