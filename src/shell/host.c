@@ -448,7 +448,10 @@ static void early_keep(struct remote_host *h, struct str line)
 static void on_said(void *context, struct str line)
 {
     struct remote_host *h = context;
-    cleanup_free char *text = xstrndup(line.at, line.len);
+    const struct str own = STR("muster: ");
+    size_t n_cut =
+        h->was_greeted && str_starts_with(line, own) ? own.len : 0; /* the agent's name */
+    cleanup_free char *text = xstrndup(line.at + n_cut, line.len - n_cut);
     h->n_said++;
     if (h->hosts->shell->log->fd < 0)
         early_keep(h, str_of(text));

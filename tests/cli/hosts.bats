@@ -446,18 +446,18 @@ END
 }
 
 @test "what an agent warns of is shown once, and stands in the run's log once, although that is opened later" {
-    local via="env MUSTER_NVML=/nowhere MUSTER_SYSFS=/nowhere" warning="CPU slots\? instead"
+    local via="env MUSTER_NVML=/nowhere MUSTER_SYSFS=/nowhere" warning="using [0-9]* CPU slots\? instead"
     seq 1 5 >in.txt
     map --dry-run --hosts one --via "$via" -o out.txt in.txt -- cat
     ended_with 0
-    [ "$(grep -c "one: .*$warning" <<<"$output")" = 1 ]
+    [ "$(grep -c "muster: one: $warning" <<<"$output")" = 1 ]
     map --hosts one --via "$via" -o out.txt in.txt -- cat
     ended_with 0
-    [ "$(grep -c "one: .*$warning" <<<"$output")" = 1 ]
-    [ "$(log | grep -c "WARN  host: one: .*$warning")" = 1 ]
+    [ "$(grep -c "muster: one: $warning" <<<"$output")" = 1 ]
+    [ "$(log | grep -c "WARN  host: one: $warning")" = 1 ]
     map --hosts one,two --hosts-min 2 --via "sh -c '[ \$0 = one ] || exit 1; exec $via \"\$@\"' {host}" -f --fresh -o out.txt in.txt -- cat
     ended_with 69
-    [ "$(grep -c "one: .*$warning" <<<"$output")" = 1 ]
+    [ "$(grep -c "muster: one: $warning" <<<"$output")" = 1 ]
 }
 
 @test "a run of another host's device is refused there, by its lock" {
