@@ -79,6 +79,12 @@ static void a_host_may_have_devices_of_its_own(void **state)
     expect("a=0-3,b", "a a a 0-3 0; b b b - 0");
     expect("a=0,2-5,7,b=any:2,local=cpu:3",
            "a a a 0,2-5,7 0; b b b any:2 0; local local local cpu:3 0");
+    expect("a=GPU-1f,GPU-2,b=PCI-0:1:0.0,PCI-0:2:0.0",
+           "a a a GPU-1f,GPU-2 0; b b b PCI-0:1:0.0,PCI-0:2:0.0 0");
+    expect("a=0,GPU-2,gpu-3=GPU-4,gpu-5",
+           "a a a 0 0; GPU-2 GPU-2 GPU-2 - 0; gpu-3 gpu-3 gpu-3 GPU-4 0; gpu-5 gpu-5 gpu-5 - 0");
+    expect("slurm:2=0,2,b",
+           "slurm-1 slurm-1 slurm-1 0,2 0; slurm-2 slurm-2 slurm-2 0,2 0; b b b - 0");
 }
 
 static void slurm_with_a_number_is_so_many_jobs(void **state)
