@@ -131,6 +131,14 @@ END
     same in.txt out3.txt
 }
 
+@test "a host that cannot be had at the start is named in the run's log, which is opened later" {
+    seq 1 5 >in.txt
+    map --hosts one=cpu:1,two=cpu:1 --via "sh -c 'shift; [ \$0 = one ] || exit 3; exec \"\$@\"' {host} x" -o out.txt in.txt -- cat
+    ended_with 0
+    says "two: cannot be had: sh ended with status 3"
+    has_logged "WARN  host: two: cannot be had: sh ended with status 3"
+}
+
 @test "a command that hands no input on, as kubectl exec without -i, is named, with the cure" {
     seq 1 5 >in.txt
     run limited "$MUSTER" map --hosts one=cpu:1 --via "sh -c 'exec \"\$@\" </dev/null' kubectl" -o out.txt in.txt -- cat
