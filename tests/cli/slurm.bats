@@ -348,9 +348,9 @@ END
     [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
 }
 
-@test "a job is one task on one node, whatever --slurm-args says of tasks and nodes" {
+@test "a job is one task on one node with our streams, whatever --slurm-args says of tasks, nodes and files" {
     seq 1 300 >in.txt
-    map --hosts slurm:1 --slurm-args '--nodes=2 --ntasks=3 --cpus-per-task=2' -g cpu:2 -o out.txt in.txt -- cat
+    map --hosts slurm:1 --slurm-args '--nodes=2 --ntasks=3 --cpus-per-task=2 -o job-%j.log -i none' -g cpu:2 -o out.txt in.txt -- cat
     ended_with 0
     same in.txt out.txt
     says_not "lost" "cannot be had"

@@ -104,9 +104,10 @@ static void slurm_with_a_number_is_so_many_jobs(void **state)
     cleanup_buf struct buf found = BUF_INIT;
     for (size_t i = 0; i < words.len && words.at[i]; i++)
         buf_addf(&found, "[%s]", words.at[i]);
-    assert_string_equal(buf_text(&found),
-                        "[srun][--cpu-bind=none][--mpi=none][-J][muster-7][--gpus=8][--comment=a b]"
-                        "[-N1][-n1][--wait=0][--unbuffered][-Q][/opt/muster][agent]");
+    assert_string_equal(
+        buf_text(&found),
+        "[srun][--cpu-bind=none][--mpi=none][-J][muster-7][--gpus=8][--comment=a b]"
+        "[-N1][-n1][--input=all][--output=all][--wait=0][--unbuffered][-Q][/opt/muster][agent]");
     env_list_release(&words);
     env_list_release(&env);
     host_list_release(&list);
