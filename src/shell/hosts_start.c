@@ -208,6 +208,16 @@ static int jobs_show(const struct host_list *list, const char *args, struct err 
         n_jobs, buf_text(&command));
 }
 
+static bool is_sent(const struct texts *sent, const char *entry)
+{
+    bool is = strncmp(entry, LIBMUSTER_TOKEN "=", strlen(LIBMUSTER_TOKEN "=")) == 0;
+    for (size_t i = 0; sent && i < sent->len; i++) {
+        size_t len = strcspn(sent->at[i], "=");
+        is = is || (strncmp(entry, sent->at[i], len) == 0 && entry[len] == '=');
+    }
+    return is;
+}
+
 /* A worker that misses a secret may not say so. */
 void hosts_withheld_note(struct hosts *hosts, const struct host_list *list)
 {
@@ -219,7 +229,7 @@ void hosts_withheld_note(struct hosts *hosts, const struct host_list *list)
         return;
     hosts->has_noted_secrets = true;
     for (char **at = environ; *at; at++)
-        if (env_is_secret(*at) && !str_starts_with(str_of(*at), STR(LIBMUSTER_TOKEN "=")))
+        if (env_is_secret(*at) && !is_sent(hosts->wish.sent, *at))
             buf_addf(&names, " %.*s", (int)strcspn(*at, "="), *at);
     if (names.len > 0)
         buf_addf(&hosts->notes, "secrets are sent to nodes only if --env names them; here are:%s\n",

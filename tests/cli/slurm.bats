@@ -42,6 +42,7 @@ END
         same out.txt - <<<"1 none given 7
 2 none given 7"
         grep -q "secrets are sent to nodes only if --env names them; here are:.* HF_TOKEN" muster-runs/latest/orchestrator.log
+        ! grep "here are:.* OPENAI_API_KEY" muster-runs/latest/orchestrator.log || false
         ! grep -q hidden muster-runs/latest/*.log || false
     done
     # The same of a host that is added later, and once.
