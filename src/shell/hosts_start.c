@@ -264,6 +264,8 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
     if (rc == 0)
         rc = shell_loop_begin(shell, err);
     if (rc == 0)
+        shell_files_allow(shell, (uint32_t)list.len);
+    if (rc == 0)
         rc = hosts_take(hosts, &list, err);
     host_list_release(&list);
     return rc;

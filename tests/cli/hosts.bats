@@ -631,6 +631,14 @@ listeners() {
     true
 }
 
+@test "the limit of open files is raised for the ways to many hosts" {
+    seq 1 100 >in.txt
+    ulimit -Sn 64
+    map --hosts "$(seq -s, -f 'h%g=cpu:1' 1 16)" --hosts-min 16 --via env -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+}
+
 @test "no port is opened, here or on hosts, and at most eight hosts are starting at once" {
     worker via <<'END'
 #!/bin/sh
