@@ -160,11 +160,13 @@ static const struct device_handlers device_handlers = {.sampled = on_sampled,
 /* Lets workers start in the folder of the head, if this machine has a folder of that name. */
 static void folder_enter(struct agent *agent, const char *folder)
 {
+    cleanup_free char *own = path_cwd();
     if (folder[0] && folder_set(folder))
         agent->cwd = xstrdup(folder);
     else if (folder[0])
         log_add(shell_log(agent->shell), LOG_WARN, "agent",
-                "the folder %s is not there; workers start in another one", folder);
+                "the folder %s is not there; workers start in %s", folder,
+                own ? own : "another one");
 }
 
 static int devices_take(struct agent *agent, struct err *err)

@@ -83,7 +83,7 @@ void env_unset_beginning(struct env_list *env, const char *beginning, const char
 static bool word_is_secret(const char *word, size_t len)
 {
     static const char *const ends[] = {"TOKEN",  "SECRET",     "SECRETS", "PASSWORD", "PASSWORDS",
-                                       "PASSWD", "PASSPHRASE", "KEY",     "KEYS"};
+                                       "PASSWD", "PASSPHRASE", "KEY",     "KEYS",     "JWT"};
     bool is = false;
     while (len > 0 && isdigit((unsigned char)word[len - 1]))
         len--;

@@ -22,7 +22,7 @@ void env_set(struct env_list *env, char *entry);
 void env_unset(struct env_list *env, const char *name);
 /* Removes every entry whose name begins with `beginning`, except the name `but` (NULL: no exception). */
 void env_unset_beginning(struct env_list *env, const char *beginning, const char *but);
-/* By its name "NAME" or "NAME=value" is a secret: HF_TOKEN, AWS_ACCESS_KEY_ID, but not MAX_TOKENS. */
+/* By its name "NAME" or "NAME=value" is a secret: HF_TOKEN, AWS_ACCESS_KEY_ID, SLURM_JWT, but not MAX_TOKENS. */
 bool env_is_secret(const char *entry);
 /* Removes every entry that is one. */
 void env_unset_secrets(struct env_list *env);

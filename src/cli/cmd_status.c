@@ -48,6 +48,9 @@ static int view_read(struct view *view, const char *dir, struct err *err)
     bool is_running = run->state == RUN_RUNNING && run->holder.pid != 0;
     snapshot->verb = run->verb ? run->verb : snapshot->verb;
     snapshot->state = run_state_name(run->state);
+    /* The snapshot is up to a second older than the count: answers that were committed since count once. */
+    uint64_t known = snapshot->done + snapshot->answered;
+    snapshot->answered = known > run->items_done ? known - run->items_done : 0;
     snapshot->done = run->items_done;
     snapshot->aside = run->items_failed;
     snapshot->items_total = run->items_total;

@@ -236,6 +236,7 @@ static int seats_take(struct graph *graph, struct err *err)
 {
     struct allocation_wish wish = graph->request->allocation;
     wish.gpus_per_worker = wish.workers_per_gpu = 1;
+    wish.sent = &graph->request->environment.env;
     wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
     int rc = shell_begin(graph->shell, &wish, &graph->allocation, err);
     if (rc == 0)

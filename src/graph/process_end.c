@@ -353,9 +353,9 @@ static void not_started_describe(const struct process *process, int exec_errno, 
     else {
         program_add(plan, out);
         buf_add_text(out, " could not be executed");
-        if (process->seat.host > 0)
-            buf_addf(out, " on %s%s%s", host_label(process->graph, process->seat.host),
-                     plan->cwd ? " in " : "", plan->cwd ? plan->cwd : "");
+        if (process->seat.host > 0) /* the folder may be what is missing there */
+            buf_addf(out, " on %s in %s", host_label(process->graph, process->seat.host),
+                     plan->cwd ? plan->cwd : process->graph->cwd);
         buf_add_text(out, ": ");
     }
     buf_add_text(out, errno_text(exec_errno));

@@ -288,6 +288,7 @@ static struct allocation_wish wish_of(const struct launch_request *request)
     wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
     wish.gpus_per_worker = SEAT_HAS_ALL;
     wish.is_plan = request->is_plan;
+    wish.sent = &request->environment.env;
     wish.hosts_min = wish.hosts_min > 0 ? wish.hosts_min : HOSTS_ALL;
     wish.asks_presence = true;
     return wish;

@@ -83,7 +83,7 @@ void worker_attempt_begin(struct worker *worker);
 /* Starts the process. */
 void worker_start(struct worker *worker, uint64_t batch);
 void worker_start_failed(struct worker *worker, int rc, const struct err *why);
-/* Makes its part file if there is none yet. False: the run is being given up. */
+/* Makes its part file if there is none yet. False: the run is being given up, or its results are complete. */
 bool worker_part_ready(struct worker *worker);
 void worker_first_result(struct worker *worker);
 /* Items were sent to the worker, or answered: updates its counts and its busy time. */

@@ -363,6 +363,8 @@ bool worker_part_ready(struct worker *worker)
     struct err err = {0};
     if (worker->part)
         return true;
+    if (shell_is_settled(worker->session->shell)) /* a late answer: the parts may be gone */
+        return false;
     if (part_open(worker->session->ledger, worker->number, &worker->part, &err) == 0) {
         log_add(shell_log(worker->session->shell), LOG_DEBUG, "map", "%s writes parts/%u.part",
                 worker_label(worker), worker->number);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/log.h"
+#include "base/texts.h"
 #include "device/lock.h"
 #include "device/probe.h"
 #include "device/seat.h"
@@ -22,9 +23,10 @@ struct allocation_wish {
     /* Other machines (shell/hosts.h). */
     const char *hosts, *via, *agent_path; /* NULL: none; ssh; the path of this program */
     const char *slurm_args;               /* for the jobs of slurm:N; NULL: none */
-    const char *program;  /* of the workers; each host must have it; NULL: unknown */
-    const char *script;   /* of the workers, a file here; likewise; NULL: unknown */
-    bool without_devices; /* gpus is WISH_NO_DEVICES, and makes one seat without a device */
+    const char *program;      /* of the workers; each host must have it; NULL: unknown */
+    const char *script;       /* of the workers, a file here; likewise; NULL: unknown */
+    const struct texts *sent; /* NAME or NAME=VALUE: sent to hosts in any case; NULL: none */
+    bool without_devices;     /* gpus is WISH_NO_DEVICES, and makes one seat without a device */
     uint64_t hosts_min, host_timeout_ms; /* 0: one, HOSTS_ALL; 0: the default */
     bool grows;                          /* devices that become free are taken as well */
     bool

@@ -104,6 +104,7 @@ void environment_program(const struct environment_wish *wish, const char *const 
 {
     allocation->program = wish->setup ? NULL : command[0];
     allocation->script = wish->setup ? NULL : program_script(command);
+    allocation->sent = &wish->env;
 }
 
 void environment_changes(const char *const *envp, const struct texts *sent,

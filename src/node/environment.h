@@ -25,7 +25,7 @@ void environment_wish_apply(const struct environment_wish *wish, struct env_list
 /* The words of the program, with what runs the setup before them. */
 void environment_command(const struct environment_wish *wish, const char *const *program,
                          struct env_list *words);
-/* The program that each host must have; what the setup brings is not known before it has run. */
+/* The variables that hosts get, and the program that each must have; what the setup brings is not known before it has run. */
 void environment_program(const struct environment_wish *wish, const char *const *command,
                          struct allocation_wish *allocation);
 /*

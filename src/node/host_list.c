@@ -193,6 +193,17 @@ static int spec_take(struct str word, char **gpus, struct err *err)
     return 0;
 }
 
+/* A file names hosts: the words of the list that stand for jobs would be taken for a host of that name. */
+static int name_check(struct str name, struct err *err)
+{
+    bool is_of_list = str_equal(name, STR("slurm")) || str_starts_with(name, STR("slurm:"));
+    return is_of_list ? fail(err, ERR_USAGE,
+                             "--hosts: '%.*s' belongs into the list (--hosts %.*s,@FILE); a host "
+                             "of that name is written USER@%.*s",
+                             (int)name.len, name.at, (int)name.len, name.at, (int)name.len, name.at)
+                      : 0;
+}
+
 /* "node1 slots=4", "node1 gpus=0-3", "node1=0-3", "node1"; other words of such files are ignored. */
 static int line_take(struct host_list *list, struct str line, struct err *err)
 {
@@ -207,6 +218,8 @@ static int line_take(struct host_list *list, struct str line, struct err *err)
         gpus = xstrndup(equals + 1, name.len - (size_t)(equals + 1 - name.at));
         name.len = (size_t)(equals - name.at);
     }
+    if (name_check(name, err) != 0)
+        return ERR_USAGE;
     while (word_next(&line, &word))
         if (spec_take(word, &gpus, err) != 0)
             return ERR_USAGE;
@@ -230,20 +243,34 @@ static int file_take(struct host_list *list, struct str path, struct err *err)
 
 /* ---- the list ---- */
 
-/* Does the piece continue the SPEC before it, as "2" in "node1=0,2,node2"? It does if it is a number. */
-static bool is_of_spec(struct str piece)
+/* Are both devices of one of the forms that no number has? Hosts have such names as well, so one alone does not tell. */
+static bool are_ids_alike(struct str piece, struct str before)
 {
+    static const struct str forms[] = {{"GPU-", 4}, {"MIG-", 4}, {"PCI-", 4}};
+    bool are = false;
+    for (size_t i = 0; i < countof(forms); i++)
+        are = are || (str_starts_with(piece, forms[i]) && str_starts_with(before, forms[i]));
+    return are;
+}
+
+/* Does the piece continue the SPEC before it, as "2" in "node1=0,2,node2", and "GPU-b" in "node1=GPU-a,GPU-b"? */
+static bool is_of_spec(struct str piece, const char *spec)
+{
+    const char *comma = strrchr(spec, ',');
     bool is = piece.len > 0;
     for (size_t i = 0; i < piece.len; i++)
         is = is && (isdigit((unsigned char)piece.at[i]) || piece.at[i] == '-');
-    return is;
+    return is || are_ids_alike(piece, str_of(comma ? comma + 1 : spec));
 }
 
-static int spec_extend(struct host *host, struct str piece)
+static int spec_extend(struct host_list *list, struct str piece)
 {
-    char *longer = xasprintf("%s,%.*s", host->gpus, (int)piece.len, piece.at);
-    free(host->gpus);
-    host->gpus = longer;
+    for (size_t i = list->len - list->n_of_piece; i < list->len; i++) {
+        struct host *host = &list->at[i];
+        char *longer = xasprintf("%s,%.*s", host->gpus, (int)piece.len, piece.at);
+        free(host->gpus);
+        host->gpus = longer;
+    }
     return 0;
 }
 
@@ -291,17 +318,10 @@ void host_list_number_jobs(struct host_list *list, size_t n_before)
     }
 }
 
-static int piece_take(struct host_list *list, struct str piece, struct err *err)
+static int hosts_take(struct host_list *list, struct str piece, struct err *err)
 {
-    struct host *last = list->len > 0 ? &list->at[list->len - 1] : NULL;
     const char *equals = memchr(piece.at, '=', piece.len);
     struct str gpus = {NULL, 0};
-    if (piece.len == 0)
-        return fail(err, ERR_USAGE, "--hosts: an entry is empty");
-    if (piece.at[0] == '@')
-        return file_take(list, (struct str){piece.at + 1, piece.len - 1}, err);
-    if (last && last->gpus && is_of_spec(piece))
-        return spec_extend(last, piece);
     if (equals) {
         gpus = (struct str){equals + 1, piece.len - (size_t)(equals + 1 - piece.at)};
         piece.len = (size_t)(equals - piece.at);
@@ -310,6 +330,22 @@ static int piece_take(struct host_list *list, struct str piece, struct err *err)
         return jobs_take(list, (struct str){piece.at + 6, piece.len - 6}, gpus, err);
     return str_equal(piece, STR("slurm")) ? slurm_take(list, gpus, err)
                                           : host_add(list, piece, gpus, err);
+}
+
+static int piece_take(struct host_list *list, struct str piece, struct err *err)
+{
+    const char *spec = list->n_of_piece > 0 ? list->at[list->len - 1].gpus : NULL;
+    size_t n_before = list->len;
+    if (piece.len == 0)
+        return fail(err, ERR_USAGE, "--hosts: an entry is empty");
+    if (spec && is_of_spec(piece, spec))
+        return spec_extend(list, piece);
+    list->n_of_piece = 0;
+    if (piece.at[0] == '@')
+        return file_take(list, (struct str){piece.at + 1, piece.len - 1}, err);
+    int rc = hosts_take(list, piece, err);
+    list->n_of_piece = list->len - n_before;
+    return rc;
 }
 
 int host_list_parse(const char *text, struct host_list *out, struct err *err)

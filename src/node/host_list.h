@@ -31,6 +31,7 @@ struct host {
 struct host_list {
     struct host *at;
     size_t len;
+    size_t n_of_piece;    /* while it is parsed: hosts of the last entry, whose SPEC may go on */
     struct slurm_job job; /* for "slurm"; id NULL: "slurm" is not in the list */
 };
 

@@ -302,6 +302,10 @@ static void transport_epitaph(const struct remote *remote, const struct worker_e
         buf_addf(&text, ": %s", remote->last_line);
     else if (remote->state <= REMOTE_STARTED)
         noise_add(remote, &noise);
+    /* The script never ends with 0: a shell that ends so has read nothing, or wrote to another place. */
+    if (remote->state == REMOTE_STARTING && !exit->was_refused && worker_exit_status(exit) == 0)
+        buf_add_text(&text,
+                     "; nothing came back from there (docker exec and kubectl exec need -i)");
     struct str printed = str_trim(buf_str(&noise));
     if (printed.len > 0)
         buf_addf(&text, " (it printed: %.*s)", (int)printed.len, printed.at);

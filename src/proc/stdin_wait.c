@@ -56,19 +56,29 @@ static void children_add(pid_t pid, struct buf *pids)
     closedir(folder);
 }
 
-/* It reads the `children` files, so the cost does not depend on other processes of the machine. */
-static int below_reads_stdin(pid_t root)
+static pid_t pid_at(const struct buf *pids, size_t at)
 {
-    cleanup_buf struct buf pids = BUF_INIT;
-    children_add(root, &pids);
-    for (size_t done = 0; done < pids.len; done += sizeof(pid_t)) {
-        pid_t pid;
-        memcpy(&pid, pids.at + done, sizeof(pid));
-        if (reads_stdin(pid) == 1)
-            return 1;
-        children_add(pid, &pids);
+    pid_t pid;
+    memcpy(&pid, pids->at + at, sizeof(pid));
+    return pid;
+}
+
+/* Adds all descendants; without the `children` files, by a look at all processes of the machine. */
+static bool descendants_add(pid_t root, struct buf *pids)
+{
+    if (path_exists("/proc/thread-self/children")) {
+        children_add(root, pids);
+        for (size_t at = 0; at < pids->len; at += sizeof(pid_t))
+            children_add(pid_at(pids, at), pids);
+        return true;
     }
-    return 0;
+    struct proctree tree = PROCTREE_INIT;
+    bool is_read = proctree_read(&tree);
+    proctree_keep_below(&tree, root);
+    for (size_t i = 0; i < tree.n; i++)
+        buf_add(pids, &tree.at[i].pid, sizeof(pid_t));
+    proctree_release(&tree);
+    return is_read;
 }
 
 static bool waits_for_child(pid_t pid)
@@ -160,16 +170,12 @@ bool proc_is_at_work(pid_t pid)
 
 int proc_reads_stdin(pid_t root)
 {
-    struct proctree tree = PROCTREE_INIT;
+    cleanup_buf struct buf pids = BUF_INIT;
     int found = reads_stdin(root);
-    if (found == 0 && path_exists("/proc/thread-self/children"))
-        return below_reads_stdin(root);
-    if (found != 0 || !proctree_read(&tree))
-        return found;
-    proctree_keep_below(&tree, root);
-    for (size_t i = 0; i < tree.n && found == 0; i++)
-        found = reads_stdin(tree.at[i].pid) == 1;
-    proctree_release(&tree);
+    if (found == 0)
+        (void)descendants_add(root, &pids);
+    for (size_t at = 0; at < pids.len && found == 0; at += sizeof(pid_t))
+        found = reads_stdin(pid_at(&pids, at)) == 1;
     return found;
 }
 
@@ -180,12 +186,9 @@ static bool is_idle(pid_t pid)
 
 bool proc_is_idle(pid_t root)
 {
-    struct proctree tree = PROCTREE_INIT;
-    bool idle = is_idle(root) && proctree_read(&tree);
-    if (idle)
-        proctree_keep_below(&tree, root);
-    for (size_t i = 0; i < tree.n && idle; i++)
-        idle = proc_is_dead(&tree.at[i]) || is_idle(tree.at[i].pid);
-    proctree_release(&tree);
+    cleanup_buf struct buf pids = BUF_INIT;
+    bool idle = is_idle(root) && descendants_add(root, &pids);
+    for (size_t at = 0; at < pids.len && idle; at += sizeof(pid_t))
+        idle = has_ended(pid_at(&pids, at)) || is_idle(pid_at(&pids, at));
     return idle;
 }

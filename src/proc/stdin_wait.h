@@ -32,7 +32,7 @@ bool proc_is_at_work(pid_t pid);
 
 /*
  * True if the process and all its descendants are blocked in read() or wait for a child, so that
- * none of them is at work. A process with several threads counts as at work. Reads the files of
- * every process of the machine.
+ * none of them is at work. A process with several threads counts as at work. Costs as much as
+ * proc_reads_stdin().
  */
 bool proc_is_idle(pid_t root);

@@ -6,6 +6,8 @@
  * stay where they are. Shards that no run has done are left to do.
  */
 #include <dirent.h>
+#include <limits.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -193,9 +195,17 @@ static int run_take(struct session *s, const char *dir, bool *known, struct err 
 
 /* ---- all of them ---- */
 
+/* Is it a link to another name of its folder, as `latest` is? Then that name is listed, unless it begins with a dot. */
+static bool is_second_name(const char *path)
+{
+    char target[NAME_MAX + 1];
+    ssize_t len = readlink(path, target, sizeof(target));
+    return len > 0 && target[0] != '.' && !memchr(target, '/', (size_t)len);
+}
+
 /*
- * Lists the folders of --take that have a ledger, in the order of their names. This run is left
- * out: it may be in there as well, also as what `latest` points at.
+ * Lists the folders of --take that have a ledger, in the order of their names. This run is left out: it may be in
+ * there as well.
  */
 static int folders_list(const struct session *s, struct env_list *out, struct err *err)
 {
@@ -207,7 +217,7 @@ static int folders_list(const struct session *s, struct env_list *out, struct er
     for (int i = 0; i < n; i++) {
         cleanup_free char *run = path_join(dir, entries[i]->d_name);
         cleanup_free char *ledger = path_join(run, "run.db");
-        if (entries[i]->d_name[0] != '.' && path_exists(ledger) &&
+        if (entries[i]->d_name[0] != '.' && path_exists(ledger) && !is_second_name(run) &&
             !path_is_same(run, session_run_dir(s)))
             env_list_add(out, path_absolute(run));
         free(entries[i]);

@@ -25,7 +25,10 @@ enum {
 void host_log(const struct remote_host *h, enum log_level level, const char *before,
               const char *text)
 {
-    log_add(h->hosts->shell->log, level, "host", "%s: %s%s", h->host.name, before, text);
+    const struct shell *shell = h->hosts->shell;
+    log_add(shell->log, level, "host", "%s: %s%s", h->host.name, before, text);
+    if (shell->log->fd < 0 && shell->verb->takes_seats && level <= LOG_WARN) /* a log comes later */
+        buf_addf(&h->hosts->shown, "%s: %s%s\n", h->host.name, before, text);
 }
 
 static struct device_watch *watch_of(const struct remote_host *h)
@@ -437,22 +440,17 @@ static void on_greeted(void *context, const struct remote_greeting *greeting)
                  h->hosts->bundles.program);
 }
 
-/* There is no log yet. A line from before its agent spoke may be read after that: it comes by another pipe. */
-static void early_keep(struct remote_host *h, struct str line)
-{
-    if (!h->was_greeted && h->said.len < WIRE_NOISE_KEPT_BYTES)
-        buf_addf(&h->said, "%.*s\n", (int)line.len, line.at);
-    else if (h->was_greeted && h->n_said <= PRINTED_MAX && h->hosts->shell->verb->takes_seats)
-        printed_note(h, line);
-}
-
 static void on_said(void *context, struct str line)
 {
     struct remote_host *h = context;
-    cleanup_free char *text = xstrndup(line.at, line.len);
+    const struct str own = STR("muster: ");
+    size_t n_cut =
+        h->was_greeted && str_starts_with(line, own) ? own.len : 0; /* the agent's name */
+    cleanup_free char *text = xstrndup(line.at + n_cut, line.len - n_cut);
     h->n_said++;
-    if (h->hosts->shell->log->fd < 0)
-        early_keep(h, str_of(text));
+    bool is_early = h->hosts->shell->log->fd < 0 && !h->was_greeted;
+    if (is_early && h->said.len < WIRE_NOISE_KEPT_BYTES)
+        buf_addf(&h->said, "%s\n", text);
     if (h->n_said < SAID_MAX)
         host_log(h, h->was_greeted ? LOG_WARN : LOG_INFO, "", text);
     else if (h->n_said == SAID_MAX)

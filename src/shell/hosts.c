@@ -41,7 +41,11 @@ static void notes_log(struct hosts *hosts, enum log_level level)
     struct str rest = buf_str(&hosts->notes), line;
     while (rest.len > 0 && str_next(&rest, '\n', &line))
         log_add(hosts->shell->log, level, "host", "%.*s", (int)line.len, line.at);
+    rest = buf_str(&hosts->shown);
+    while (rest.len > 0 && str_next(&rest, '\n', &line))
+        log_keep(hosts->shell->log, LOG_WARN, "host", "%.*s", (int)line.len, line.at);
     buf_reset(&hosts->notes);
+    buf_reset(&hosts->shown);
 }
 
 /* Looks on this machine and on all others for devices that have become free. */
@@ -300,6 +304,7 @@ void hosts_free(struct hosts *hosts)
     slurm_job_release(&hosts->job);
     bundles_release(&hosts->bundles);
     buf_release(&hosts->notes);
+    buf_release(&hosts->shown);
     grow_free(hosts->grow);
     local_ask_release(&hosts->slurm.ask);
     free(hosts->local_gpus);

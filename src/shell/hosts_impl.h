@@ -83,6 +83,8 @@ struct hosts {
     size_t len;
     struct bundles bundles; /* of the program, for hosts where it is not installed */
     struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
+    struct buf shown; /* likewise, but the user has seen them already */
+    bool has_noted_secrets; /* hosts_withheld_note() has looked */
     bool has_local,
         is_leaving; /* has_local: this machine is in the list, or the run began on it alone */
     enum host_state local_state; /* UP, DRAINING or LEFT, as with other hosts */
@@ -93,6 +95,11 @@ struct hosts {
     struct allocation_wish local_wish;
     char *local_gpus;
 };
+
+/* ---- hosts_start.c ---- */
+
+/* Notes once, if srun reaches one of the hosts, which variables launcher_command() keeps from srun. */
+void hosts_withheld_note(struct hosts *hosts, const struct host_list *list);
 
 /* ---- hosts.c ---- */
 

@@ -114,6 +114,11 @@ static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
         hosts->job = list.job;
         list.job = (struct slurm_job){0};
     }
+    if (rc == 0)
+        hosts_withheld_note(hosts, &list);
+    if (rc == 0)
+        shell_files_allow(hosts->shell,
+                          hosts->allocation->n_seats + (uint32_t)(hosts->len + list.len));
     for (size_t i = 0; rc == 0 && i < list.len; i++)
         rc = host_append(hosts, &list.at[i], i > 0, err);
     hosts_arrivals_tell(hosts); /* so that the run does not end if its last host leaves now */

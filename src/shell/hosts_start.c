@@ -208,15 +208,28 @@ static int jobs_show(const struct host_list *list, const char *args, struct err 
         n_jobs, buf_text(&command));
 }
 
-/* What launcher_command() keeps from srun. A worker that misses it may not say so. */
-static void withheld_note(struct hosts *hosts, const struct host_list *list)
+static bool is_sent(const struct texts *sent, const char *entry)
+{
+    bool is = strncmp(entry, LIBMUSTER_TOKEN "=", strlen(LIBMUSTER_TOKEN "=")) == 0;
+    for (size_t i = 0; sent && i < sent->len; i++) {
+        size_t len = strcspn(sent->at[i], "=");
+        is = is || (strncmp(entry, sent->at[i], len) == 0 && entry[len] == '=');
+    }
+    return is;
+}
+
+/* A worker that misses a secret may not say so. */
+void hosts_withheld_note(struct hosts *hosts, const struct host_list *list)
 {
     cleanup_buf struct buf names = BUF_INIT;
     bool has_srun = false;
     for (size_t i = 0; i < list->len; i++)
         has_srun = has_srun || list->at[i].is_slurm || list->at[i].is_job;
-    for (char **at = environ; has_srun && !hosts->wish.via && *at; at++)
-        if (env_is_secret(*at) && !str_starts_with(str_of(*at), STR(LIBMUSTER_TOKEN "=")))
+    if (!has_srun || hosts->wish.via || hosts->has_noted_secrets)
+        return;
+    hosts->has_noted_secrets = true;
+    for (char **at = environ; *at; at++)
+        if (env_is_secret(*at) && !is_sent(hosts->wish.sent, *at))
             buf_addf(&names, " %.*s", (int)strcspn(*at, "="), *at);
     if (names.len > 0)
         buf_addf(&hosts->notes, "secrets are sent to nodes only if --env names them; here are:%s\n",
@@ -233,7 +246,7 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
         return rc;
     hosts->job = list.job;
     list.job = (struct slurm_job){0};
-    withheld_note(hosts, &list);
+    hosts_withheld_note(hosts, &list);
     if (wish->hosts_min == HOSTS_ALL)
         hosts->wish.hosts_min = list.len;
     else if (wish->hosts_min > list.len)
@@ -250,6 +263,8 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
         rc = shell_node_open(shell, err);
     if (rc == 0)
         rc = shell_loop_begin(shell, err);
+    if (rc == 0)
+        shell_files_allow(shell, (uint32_t)list.len);
     if (rc == 0)
         rc = hosts_take(hosts, &list, err);
     host_list_release(&list);

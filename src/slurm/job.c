@@ -159,8 +159,9 @@ int slurm_job_words(const char *args, const char *name, struct env_list *out, st
 {
     static const char *const before[] = {"srun", "--cpu-bind=none", "--mpi=none", "-J", NULL};
     /* Behind those of the user, of which the same may come from a script: the agents of several tasks would write into one
-     * stream. */
-    static const char *const after[] = {"-N1", "-n1", "--wait=0", "--unbuffered", "-Q", NULL};
+     * stream, or one agent into a file. */
+    static const char *const after[] = {"-N1",      "-n1",          "--input=all", "--output=all",
+                                        "--wait=0", "--unbuffered", "-Q",          NULL};
     int rc = 0;
     env_list_add_words(out, before);
     env_list_add(out, xstrdup(name));

@@ -81,6 +81,23 @@ END
     says "cpu_0 is ended: it did not end within --grace after its last result"
 }
 
+@test "a copy of an item whose worker gives its first answer after the merge is no error" {
+    printf '1\n2\n' >in.txt
+    worker slow <<'END'
+#!/bin/sh
+trap '' TERM
+while read -r line; do
+    [ "$MUSTER_WORKER" != 0 ] || until [ -e out.txt ] && [ ! -e muster-runs/latest/parts ]; do sleep 0.02; done
+    echo "$line"
+done
+END
+    map -g cpu:2 --grace 1s -o out.txt in.txt -- ./slow
+    ended_with 0
+    same in.txt out.txt
+    says "1 item given twice"
+    ! grep ERROR muster-runs/latest/orchestrator.log || false
+}
+
 @test "a worker that prints megabytes while it ends is heard to its end" {
     pyworker chatty <<'END'
 import sys

@@ -282,7 +282,7 @@ END
     graph --hosts one=cpu:2,two=cpu:1 --via './reach_with_tool {host}' g.yaml
     ended_with 1
     [ "$(effects)" = "1.two 2.two 3.two 4.two 5.two 6.two s1.two s2.two s3.two s4.two " ]
-    [ "$(grep -c "plain/.* could not be executed on one: No such file.*; it goes to other hosts" <<<"$stderr")" -eq 1 ]
+    [ "$(grep -c "plain/.* could not be executed on one in $PWD: No such file.*; it goes to other hosts" <<<"$stderr")" -eq 1 ]
     [ "$(grep -c "shell/.*; it goes to other hosts" <<<"$stderr")" -eq 1 ]
     [ "$(grep -c "plain/n[1-6]: attempt . starts on one" muster-runs/latest/orchestrator.log)" -le 2 ]
     [[ $stderr == *"there failed for good: tool could not be executed on one"* ]]

@@ -445,6 +445,21 @@ END
     [ "$(query "select count(*) from samples")" -ge 1 ]
 }
 
+@test "what an agent warns of is shown once, and stands in the run's log once, although that is opened later" {
+    local via="env MUSTER_NVML=/nowhere MUSTER_SYSFS=/nowhere" warning="using [0-9]* CPU slots\? instead"
+    seq 1 5 >in.txt
+    map --dry-run --hosts one --via "$via" -o out.txt in.txt -- cat
+    ended_with 0
+    [ "$(grep -c "muster: one: $warning" <<<"$output")" = 1 ]
+    map --hosts one --via "$via" -o out.txt in.txt -- cat
+    ended_with 0
+    [ "$(grep -c "muster: one: $warning" <<<"$output")" = 1 ]
+    [ "$(log | grep -c "WARN  host: one: $warning")" = 1 ]
+    map --hosts one,two --hosts-min 2 --via "sh -c '[ \$0 = one ] || exit 1; exec $via \"\$@\"' {host}" -f --fresh -o out.txt in.txt -- cat
+    ended_with 69
+    [ "$(grep -c "muster: one: $warning" <<<"$output")" = 1 ]
+}
+
 @test "a run of another host's device is refused there, by its lock" {
     export MUSTER_SYSFS=/nowhere MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1
     seq 1 10 >in.txt
@@ -614,6 +629,14 @@ listeners() {
         done
     done
     true
+}
+
+@test "the limit of open files is raised for the ways to many hosts" {
+    seq 1 100 >in.txt
+    ulimit -Sn 64
+    map --hosts "$(seq -s, -f 'h%g=cpu:1' 1 16)" --hosts-min 16 --via env -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
 }
 
 @test "no port is opened, here or on hosts, and at most eight hosts are starting at once" {

@@ -131,6 +131,21 @@ END
     same in.txt out3.txt
 }
 
+@test "a host that cannot be had at the start is named in the run's log, which is opened later" {
+    seq 1 5 >in.txt
+    map --hosts one=cpu:1,two=cpu:1 --via "sh -c 'shift; [ \$0 = one ] || exit 3; exec \"\$@\"' {host} x" -o out.txt in.txt -- cat
+    ended_with 0
+    says "two: cannot be had: sh ended with status 3"
+    has_logged "WARN  host: two: cannot be had: sh ended with status 3"
+}
+
+@test "a command that hands no input on, as kubectl exec without -i, is named, with the cure" {
+    seq 1 5 >in.txt
+    run limited "$MUSTER" map --hosts one=cpu:1 --via "sh -c 'exec \"\$@\" </dev/null' kubectl" -o out.txt in.txt -- cat
+    ended_with 69
+    says "one: sh ended with status 0; nothing came back from there (docker exec and kubectl exec need -i)"
+}
+
 @test "a terminal on the way to a host is named, with the cure" {
     seq 1 5 >in.txt
     pyworker via <<'END'
@@ -197,7 +212,7 @@ END
     run --separate-stderr limited "$MUSTER" each --hosts one=cpu:1 --via "unshare -m sh -c 'cd / && mount -t tmpfs none \"$PWD/..\" && exec \"\$@\"' x" -- sh -c 'pwd'
     ended_with 0
     [ "$output" = "one_cpu_0: /" ]
-    [[ $stderr == *"the folder $PWD is not there; workers start in another one"* ]]
+    [[ $stderr == *"the folder $PWD is not there; workers start in /"* ]]
 }
 
 @test "--via without --hosts is refused where no host can be added, with the cure; as a variable it stands there for all commands" {

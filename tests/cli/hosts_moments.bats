@@ -35,7 +35,7 @@ lists() { "$MUSTER" hosts | tr -s ' ' | grep -q "^$1"; }
     wait_for has_logged "two: it has left the run"
     run limited "$MUSTER" hosts --add three=0
     ended_with 0
-    wait_for has_logged "three: muster: gpu 0: taken by pid"
+    wait_for has_logged "three: gpu 0: taken by pid"
     local agent
     agent=$(agent_of three)
     run limited "$MUSTER" hosts --drop three

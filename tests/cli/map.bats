@@ -647,6 +647,29 @@ END
     says " once loaded); loading " "worker-seconds: efficiency "
 }
 
+@test "status counts an answer once that was committed after status.json was written" {
+    seq 20 >in.txt
+    pyworker rests <<'END'
+import muster, time
+for item in muster.items():
+    if item.data == "11":
+        time.sleep(1000)
+    item.done(item.data)
+END
+    has_committed() { [ "$("$MUSTER" status --json 2>/dev/null | jq -c '[.items, .done, .answered]')" = "$1" ]; }
+    map_begin -g cpu:1 in.txt -o out.txt -- ./rests
+    wait_for has_committed "[20,10,0]"
+    kill -STOP "$PID"
+    jq -c '.done = 4 | .answered = 7' muster-runs/latest/status.json >older
+    mv older muster-runs/latest/status.json
+    [ "$("$MUSTER" status --json | jq -c '[.done, .answered]')" = "[10,1]" ]
+    "$MUSTER" status | grep -q "10 of 20 items (50.0 %), .* 1 answered, not yet committed"
+    kill -CONT "$PID"
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+}
+
 @test "a run goes on as fast as this session does, however much was done before" {
     seq 1000 >in.txt
     pyworker slower <<'END'

@@ -56,6 +56,13 @@ part() { map -g cpu:2 --items 20 --shards 7 -o out.txt "$@" -- sh -c 'echo {shar
     ended_with 0
     same wanted.txt out.txt
     [ "$(sort -n ran | tr '\n' ' ')" = "0 1 2 3 " ]
+    # ... or one of those that are taken
+    rm out.txt
+    part --part 0/1 --runs-dir all
+    part --take all --run-dir last
+    ended_with 0
+    same wanted.txt out.txt
+    grep -q "the results of 1 run are taken from " last/orchestrator.log
 }
 
 @test "the summary, status and status.json of shards count the same items, of a part its own" {

@@ -49,6 +49,19 @@ keeps_soon() {
     keeps jq
 }
 
+# A look at all of them costs the more, the more a machine has, and comes ten times a second for each worker.
+@test "a filter that waits for more is known by its own processes, not by all of the machine" {
+    [ -n "$(command -v strace)" ] || skip "no strace"
+    [ -e /proc/thread-self/children ] || skip "this kernel lists no children"
+    local part
+    for part in 1 2 3; do
+        seq 5
+        sleep 0.7
+    done | strace -o calls -e trace=openat "$MUSTER" map -q -g cpu:1 -o out.txt - -- awk '{ print }' || skip "nothing may be traced"
+    same out.txt - < <(for part in 1 2 3; do seq 5; done)
+    [ "$(grep -c '"/proc"' calls)" -le 1 ] # at the end, if a guard is slow
+}
+
 @test "a filter that buffers and takes long to start is not started again and again" {
     seq 200 >in.txt
     pyworker loads <<'END'

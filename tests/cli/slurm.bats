@@ -42,8 +42,20 @@ END
         same out.txt - <<<"1 none given 7
 2 none given 7"
         grep -q "secrets are sent to nodes only if --env names them; here are:.* HF_TOKEN" muster-runs/latest/orchestrator.log
+        ! grep "here are:.* OPENAI_API_KEY" muster-runs/latest/orchestrator.log || false
         ! grep -q hidden muster-runs/latest/*.log || false
     done
+    # The same of a host that is added later, and once.
+    slow_filter
+    seq 1 300 >in.txt
+    map_begin -g cpu:1 --fresh -f -o out.txt in.txt -- ./slow
+    wait_for has_logged "cpu_0: attempt"
+    wait_for limited "$MUSTER" hosts --add slurm:1
+    "$MUSTER" hosts --add slurm:1 >/dev/null
+    map_end
+    ended_with 0
+    [ "$(grep -c "secrets are sent to nodes only if --env names them; here are:.* HF_TOKEN" muster-runs/latest/orchestrator.log)" = 1 ]
+    wait_for nothing_is_queued
 }
 
 @test "launch: the ranks of one program on all nodes, and a step that is cancelled is a host that is lost" {
@@ -337,9 +349,9 @@ END
     [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
 }
 
-@test "a job is one task on one node, whatever --slurm-args says of tasks and nodes" {
+@test "a job is one task on one node with our streams, whatever --slurm-args says of tasks, nodes and files" {
     seq 1 300 >in.txt
-    map --hosts slurm:1 --slurm-args '--nodes=2 --ntasks=3 --cpus-per-task=2' -g cpu:2 -o out.txt in.txt -- cat
+    map --hosts slurm:1 --slurm-args '--nodes=2 --ntasks=3 --cpus-per-task=2 -o job-%j.log -i none' -g cpu:2 -o out.txt in.txt -- cat
     ended_with 0
     same in.txt out.txt
     says_not "lost" "cannot be had"

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "node/host_list.h"
 #include "node/launcher.h"
 
@@ -78,6 +79,12 @@ static void a_host_may_have_devices_of_its_own(void **state)
     expect("a=0-3,b", "a a a 0-3 0; b b b - 0");
     expect("a=0,2-5,7,b=any:2,local=cpu:3",
            "a a a 0,2-5,7 0; b b b any:2 0; local local local cpu:3 0");
+    expect("a=GPU-1f,GPU-2,b=PCI-0:1:0.0,PCI-0:2:0.0",
+           "a a a GPU-1f,GPU-2 0; b b b PCI-0:1:0.0,PCI-0:2:0.0 0");
+    expect("a=0,GPU-2,gpu-3=GPU-4,gpu-5",
+           "a a a 0 0; GPU-2 GPU-2 GPU-2 - 0; gpu-3 gpu-3 gpu-3 GPU-4 0; gpu-5 gpu-5 gpu-5 - 0");
+    expect("slurm:2=0,2,b",
+           "slurm-1 slurm-1 slurm-1 0,2 0; slurm-2 slurm-2 slurm-2 0,2 0; b b b - 0");
 }
 
 static void slurm_with_a_number_is_so_many_jobs(void **state)
@@ -97,9 +104,10 @@ static void slurm_with_a_number_is_so_many_jobs(void **state)
     cleanup_buf struct buf found = BUF_INIT;
     for (size_t i = 0; i < words.len && words.at[i]; i++)
         buf_addf(&found, "[%s]", words.at[i]);
-    assert_string_equal(buf_text(&found),
-                        "[srun][--cpu-bind=none][--mpi=none][-J][muster-7][--gpus=8][--comment=a b]"
-                        "[-N1][-n1][--wait=0][--unbuffered][-Q][/opt/muster][agent]");
+    assert_string_equal(
+        buf_text(&found),
+        "[srun][--cpu-bind=none][--mpi=none][-J][muster-7][--gpus=8][--comment=a b]"
+        "[-N1][-n1][--input=all][--output=all][--wait=0][--unbuffered][-Q][/opt/muster][agent]");
     env_list_release(&words);
     env_list_release(&env);
     host_list_release(&list);
@@ -152,6 +160,25 @@ static void what_is_wrong_is_named(void **state)
     refuse("$(x)", "is no name of a host");
     refuse("a=gpu:x", "--hosts: a:");
     refuse("@/nowhere/hosts", "/nowhere/hosts");
+}
+
+static void a_file_names_hosts_and_no_jobs(void **state)
+{
+    (void)state;
+    static const char *const lines[][2] = {
+        {"slurm\n", "line 1: --hosts: 'slurm' belongs into the list (--hosts slurm,@FILE)"},
+        {"node1\nslurm:4 slots=2\n", "line 2: --hosts: 'slurm:4' belongs into the list"},
+        {"slurm=0-3\n", "line 1: --hosts: 'slurm' belongs into the list"}};
+    for (size_t i = 0; i < countof(lines); i++) {
+        char path[] = "/tmp/muster-hosts-XXXXXX";
+        int fd = mkstemp(path);
+        size_t len = strlen(lines[i][0]);
+        assert_true(fd >= 0 && write(fd, lines[i][0], len) == (ssize_t)len);
+        close(fd);
+        cleanup_free char *list = xasprintf("@%s", path);
+        refuse(list, lines[i][1]);
+        unlink(path);
+    }
 }
 
 static void command_expect(const char *via, const char *agent_path, const char *host,
@@ -212,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_host_may_have_devices_of_its_own),
         cmocka_unit_test(slurm_with_a_number_is_so_many_jobs),
         cmocka_unit_test(files_have_one_host_a_line),
+        cmocka_unit_test(a_file_names_hosts_and_no_jobs),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(the_launcher_fills_in_the_host),
         cmocka_unit_test(a_command_without_its_quote_is_refused),

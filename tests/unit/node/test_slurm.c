@@ -104,9 +104,11 @@ static void a_step_has_none_of_slurms_variables(void **state)
 static void secrets_are_known_by_their_names(void **state)
 {
     (void)state;
-    static const char *const secret[] = {
-        "HF_TOKEN=1", "AWS_ACCESS_KEY_ID=1", "OPENAI_APIKEY", "db_password2=x",
-        "SECRET=",    "GH_TOKEN=a_b",        "API_KEYS=a,b",  "MY_SECRETS=1"};
+    static const char *const secret[] = {"HF_TOKEN=1",    "AWS_ACCESS_KEY_ID=1",
+                                         "OPENAI_APIKEY", "db_password2=x",
+                                         "SECRET=",       "GH_TOKEN=a_b",
+                                         "API_KEYS=a,b",  "MY_SECRETS=1",
+                                         "SLURM_JWT=ey.J"};
     static const char *const plain[] = {"MAX_TOKENS=1", "TOKENIZERS_PARALLELISM=false",
                                         "KEYBOARD=de",  "PWD=/home/KEY",
                                         "A=B_TOKEN",    ""};

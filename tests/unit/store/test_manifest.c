@@ -88,7 +88,7 @@ static void the_environment_is_noted_without_its_secrets(void **state)
         {"CUDA_VISIBLE_DEVICES", true}, {"SLURM_JOB_ID", true},   {"OMP_NUM_THREADS", true},
         {"HIP_VISIBLE_DEVICES", true},  {"HF_TOKEN", false},      {"AWS_SECRET_ACCESS_KEY", false},
         {"MUSTER_API_TOKEN", false},    {"SLURM_JWT_KEY", false}, {"SOMETHING_ELSE", false},
-        {"MUSTER_API_KEYS", false},
+        {"MUSTER_API_KEYS", false},     {"SLURM_JWT", false},
     };
     for (size_t i = 0; i < countof(cases); i++)
         assert_int_equal(setenv(cases[i].name, "seen-value", 1), 0);
