@@ -313,7 +313,6 @@ static void on_lost(void *context, const struct err *why)
     if (before != HOST_UP)
         return;
     h->lost_at_ms = clock_now_ms();
-    h->is_empty = false;
     host_log(h, LOG_WARN,
              h->hosts->shell->verb->takes_seats ? "lost; what it had not answered runs elsewhere: "
                                                 : "lost: ",
@@ -483,7 +482,7 @@ void host_connect(struct remote_host *h)
 {
     struct err err = {0};
     h->state = HOST_STARTING;
-    h->was_greeted = false;
+    h->was_greeted = h->is_empty = false;
     buf_reset(&h->said);
     if (remote_connect(h->node, &err) != 0)
         on_lost(h, &err);

@@ -121,9 +121,10 @@ static void secrets_are_known_by_their_names(void **state)
 static void srun_hands_no_secret_on(void **state)
 {
     (void)state;
-    static const struct slurm_job job = {.id = (char *)"7", .description = (char *)""};
-    static const struct host hosts[] = {{.target = (char *)"slurm-1", .is_job = true},
-                                        {.target = (char *)"n1", .is_slurm = true}};
+    static char id[] = "7", none[] = "", job_name[] = "slurm-1", node_name[] = "n1";
+    static const struct slurm_job job = {.id = id, .description = none};
+    static const struct host hosts[] = {{.target = job_name, .is_job = true},
+                                        {.target = node_name, .is_slurm = true}};
     const struct launcher_opts opts = {.job = &job, .job_name = "muster"};
     assert_int_equal(setenv("HF_TOKEN", "value", 1), 0);
     assert_int_equal(setenv("MAX_TOKENS", "9", 1), 0);
