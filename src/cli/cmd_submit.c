@@ -180,10 +180,9 @@ static int task_check(struct submitted *s, struct app *app, int argc, char **arg
 /* Takes the command of a stage that is no verb of muster. */
 static int program_take(struct submitted *s, const char *program, struct err *err)
 {
-    const char *path = getenv("PATH");
     s->is_program = true;
     *err = (struct err){0};
-    if (s->check.has_setup || path_finds(path ? path : "", program))
+    if (s->check.has_setup || program_check(program, err) == 0)
         return 0;
     return fail(err, ERR_UNAVAILABLE,
                 "'%s' is neither a verb of muster nor a program that is found; if --setup makes it "

@@ -416,6 +416,10 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
     submit --stage 'a: -- no-such-program'
     ended_with 69
     submit_said "'no-such-program' is neither a verb of muster nor a program"
+    printf '#!/bin/sh\n' >program # which a path finds, though no folder of PATH has it
+    chmod +x program
+    PATH=/usr/bin:/bin submit --dry-run --stage 'a: -- ./program'
+    ended_with 0
     submit --stage 'a: -- true' map
     ended_with 2
     submit_said "'map' is too much"
