@@ -265,7 +265,7 @@ holder() {
     map_end
     ended_with 0
     same in.txt out.txt
-    [ "$(cut -d ' ' -f 1 seats | sort | tr '\n' ' ')" = "0 1 2 " ]
+    [ "$(cut -d " " -f 1 seats | sort | tr "\n" " ")" = "0 1 2 " ] || { cat seats muster-runs/latest/orchestrator.log; false; }
     [ "$(cut -d ' ' -f 2 seats | sort | tr '\n' ' ')" = "0 1 2 " ]
     map --grow -g 0 -o out3.txt one.txt -- cat
     ended_with 2
