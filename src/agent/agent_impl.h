@@ -43,9 +43,8 @@ struct agent {
     struct allocation_wish wish; /* the wish by which the devices were taken */
     struct grow *grow;           /* NULL: the head has not asked for more, or names devices */
     struct {
-        char place[128]; /* "": nobody sees it */
-        uint32_t
-            next_number; /* of the agents before this one, the first that may live; 0: not asked */
+        char place[128];      /* struct wire_taken */
+        uint32_t next_number; /* the first earlier agent that may live; 0: not asked, or all told */
     } presence;
     char *cwd;                     /* the folder of the workers; NULL: the agent's own */
     struct scratch scratch;        /* for files of shards, and sockets of --channel-path */

@@ -171,10 +171,12 @@ static uint64_t name_hash(const char *folder, const char *uuid)
     }
 }
 
-static struct kernel_name {
+struct kernel_name {
     struct sockaddr_un address;
     socklen_t len;
-} name_make(const char *fmt, ...) PRINTF(1, 2);
+};
+
+static struct kernel_name name_make(const char *fmt, ...) PRINTF(1, 2);
 static struct kernel_name name_make(const char *fmt, ...)
 {
     struct kernel_name name = {.address.sun_family = AF_UNIX};

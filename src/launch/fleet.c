@@ -13,7 +13,7 @@ struct fleet_host {
     struct machine machine; /* first: a pointer to it is one to the host */
     size_t number;          /* in hosts_view() */
     bool is_up;             /* as the gang was told */
-    bool may_live;          /* ranks that it had when it was lost, as far as is known */
+    bool may_live;          /* the ranks that it had when it was lost may still run */
     bool is_unfit;          /* it cannot have the wanted ranks */
     struct {
         bool is_wanted;

@@ -71,7 +71,7 @@ struct other {
     char *left; /* why it was lost last; NULL: never */
     bool is_here;
     uint64_t process, grace_ms; /* of the muster there (struct rendezvous_member) */
-    /* Until gone_ms, ranks may live of a muster that was lost: of this process; 0: of several. */
+    /* Ranks of musters that were lost here may live until gone_ms. lost_process: the only one of them; 0: there are several. */
     uint64_t lost_process, gone_ms;
 };
 

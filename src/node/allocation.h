@@ -29,9 +29,8 @@ struct allocation_wish {
     bool without_devices;     /* gpus is WISH_NO_DEVICES, and makes one seat without a device */
     uint64_t hosts_min, host_timeout_ms; /* 0: one, HOSTS_ALL; 0: the default */
     bool grows;                          /* devices that become free are taken as well */
-    bool
-        asks_presence; /* agents tell when nothing is left of those before them (struct wire_take) */
-    bool is_plan;      /* nothing will run: no Slurm job is asked for */
+    bool asks_presence; /* agents say when nothing is left of earlier ones (struct wire_take) */
+    bool is_plan;       /* nothing will run: no Slurm job is asked for */
 };
 
 /*

@@ -42,7 +42,7 @@ struct remote_handlers {
      * up.
      */
     bool (*draining)(void *context);
-    /* No process of an agent that was there before lives; NULL: not asked (wire_take). */
+    /* No process lives that an earlier agent of this node has started (struct wire_take); may be NULL. */
     void (*empty)(void *context);
     /* Position among the devices of `taken`. */
     void (*sampled)(void *context, const struct device_sample *sample);

@@ -74,8 +74,8 @@ struct remote {
     uint32_t next_files;        /* the number of the next; numbers are not used again */
     uint32_t umask;             /* of this process */
     bool is_held;
-    char place[128];     /* of all agents so far (wire_taken) */
-    bool were_elsewhere; /* some were at another place, or nobody knows where */
+    char place[128];     /* of the first agent (struct wire_taken) */
+    bool were_elsewhere; /* a later agent was at another place, or the place of one is not known */
     bool may_be_tried;   /* remote_may_be_tried() */
     bool has_asked_more; /* for devices that become free; one more TAKEN may come */
 };

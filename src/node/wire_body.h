@@ -77,8 +77,9 @@ struct wire_take {
     char program[4096]; /* of the workers; refused if it is missing; "": not known */
     char script[4096];  /* their script; likewise */
     /*
-     * "": not asked. Else the agent holds the name `presence`.`agent_number` while it or its workers live, and sends EMPTY
-     * when the names of the agents before it, behind `empty_number`, are held no longer.
+     * "": not asked. Else the agent and the guards of its workers hold the name `presence`.`agent_number` (lock.h). Agents
+     * of one head on one host are numbered from 1; those up to `empty_number` are known to have left nothing. EMPTY is sent
+     * when no process holds the name of one between that number and the agent's own.
      */
     char presence[64];
     uint32_t agent_number, empty_number;

@@ -37,7 +37,7 @@ struct rendezvous_member {
     uint32_t node;     /* its number; RENDEZVOUS_ANY_NODE: the leader assigns the first free one */
     uint32_t n_ranks;  /* 1 … RENDEZVOUS_RANKS_MAX */
     char host[256];    /* printable, after reading */
-    uint64_t process;  /* a random number of its muster's process, which makes it itself */
+    uint64_t process;  /* random, for the process of its muster; rendezvous_follow() draws it */
     uint64_t grace_ms; /* between TERM and KILL of its ranks; at most RENDEZVOUS_GRACE_MAX_MS */
 };
 

@@ -31,8 +31,8 @@ struct host_view {
     const char *gpus; /* SPEC that it has in the list; NULL: none */
     uint64_t away_ms; /* time since it was lost; 0: it is not lost */
     uint64_t lost_ms; /* of the run's time, how long it was lost in all */
-    bool
-        is_empty; /* no process lives that was there before it was lost, as its agent says if asked (asks_presence) */
+    /* After a loss: its new agent has said that no process of the agents before lives. False if not asked (asks_presence). */
+    bool is_empty;
     uint64_t round_trip_ms;
     struct link_bytes n_bytes;
     uint32_t n_devices, n_seats; /* that are part of the run */

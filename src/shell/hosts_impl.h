@@ -43,7 +43,7 @@ struct remote_host {
     struct err why;    /* why it failed or was lost */
     uint64_t up_at_ms, retry_at_ms, retry_pause_ms, left_at_ms;
     uint64_t lost_at_ms, lost_ms; /* 0: it is not lost; the sum of all earlier losses */
-    bool is_empty;                /* no process lives that was there before it was lost */
+    bool is_empty;                /* struct host_view */
     unsigned n_tries;             /* since it was up */
     unsigned n_said;
     bool

@@ -22,6 +22,16 @@ END
     wait_for test -s deaf.pid
 }
 
+# Two machines whose ranks are SCRIPT and have GRACE to end; FOLLOW is the command of the second: pair_begin SCRIPT GRACE
+pair_begin() {
+    local words=(--nnodes 2 --rdzv-backend c10d --rdzv-endpoint "127.0.0.1:$PORT" --rdzv-conf)
+    local rest=(--shutdown-timeout "$2" --no-python sh "$1")
+    FOLLOW=("${words[@]}" keep_alive_interval=1,is_host=0 "${rest[@]}")
+    node zero --max-restarts 1 "${words[@]}" keep_alive_interval=1,is_host=1 "${rest[@]}"
+    wait_for listens
+    node one "${FOLLOW[@]}"
+}
+
 @test "ranks start again when those of a lost machine must have ended, though its muster is gone or silent" {
     local way
     for way in KILL STOP; do
@@ -38,15 +48,12 @@ END
 }
 
 @test "a lost machine that is back, and says that its old ranks have ended, is not waited for any longer" {
-    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf keep_alive_interval=1,is_host"
     cat >back.sh <<'END'
 [ $TORCHELASTIC_RESTART_COUNT = 0 ] || { [ ! -e /proc/$(cat back.pid) ] || echo "the old rank 1 lives"; exit 0; }
 [ $RANK = 0 ] || echo $$ >back.pid
 exec sleep 60
 END
-    node zero $words=1 --shutdown-timeout 90s --max-restarts 1 --no-python sh back.sh
-    wait_for listens
-    node one $words=0 --shutdown-timeout 90s --no-python sh back.sh
+    pair_begin back.sh 90s
     wait_for test -s back.pid
     kill -STOP "${PIDS[one]}"
     wait_for holds zero.err "machine 1 ($(hostname)) is gone: nothing was heard"
@@ -73,15 +80,12 @@ END
 }
 
 @test "ranks that are ended while they wait for those before them are not awaited" {
-    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf keep_alive_interval=1,is_host"
     cat >kept.sh <<'END'
 [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 3
 [ $RANK = 0 ] || echo $PPID >guard.pid
 exec sleep 60
 END
-    node zero $words=1 --shutdown-timeout 1s --max-restarts 1 --no-python sh kept.sh
-    wait_for listens
-    node one $words=0 --shutdown-timeout 1s --no-python sh kept.sh
+    pair_begin kept.sh 1s
     wait_for test -s guard.pid
     kill -STOP "$(cat guard.pid)" "${PIDS[one]}" # the guard does not end the old rank 1
     wait_for holds zero.err "machine 1 ($(hostname)) is gone: nothing was heard"
@@ -92,7 +96,6 @@ END
 }
 
 @test "another muster at the place of a lost one cannot say that the old ranks have ended" {
-    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf is_host"
     cat >deaf.sh <<'END'
 [ $TORCHELASTIC_RESTART_COUNT = 0 ] || { [ ! -e /proc/$(cat deaf.pid) ] || echo "the old rank 1 lives"; exit 0; }
 [ $RANK = 1 ] || exec sleep 60
@@ -100,12 +103,10 @@ trap "" TERM
 echo $$ >deaf.pid
 while :; do sleep 0.1; done
 END
-    node zero $words=1 --shutdown-timeout 1s --max-restarts 1 --no-python sh deaf.sh
-    wait_for listens
-    node one $words=0 --shutdown-timeout 3s --no-python sh deaf.sh
+    pair_begin deaf.sh 3s
     wait_for test -s deaf.pid
     kill -KILL "${PIDS[one]}"
-    node one $words=0 --shutdown-timeout 3s --no-python sh deaf.sh
+    node one "${FOLLOW[@]}"
     node_ended_with zero 0
     node_ended_with one 0
     cat zero.out one.out
